@@ -1,0 +1,31 @@
+// The attn dialect: what an attention computes, never how.
+#ifndef LLMOPT_DIALECT_ATTN_ATTNBASE
+#define LLMOPT_DIALECT_ATTN_ATTNBASE
+
+include "mlir/IR/OpBase.td"
+
+def Attn_Dialect : Dialect {
+  let name = "attn";
+  let cppNamespace = "::llmopt::attn";
+  let summary = "attention variants: head sharing, masks, score modification, KV layout";
+  let description = [{
+    One op, `attn.attention`, says what to compute; a mask algebra says who sees whom.
+    For query i and key j of one sequence and head:
+
+        s(i,j) = scale * dot(q_i, k_j)
+        s(i,j) = the score modifications of the op, in the order written
+        s(i,j) = -inf where the mask hides j from i
+        o_i    = sum_j softmax(s(i,.))_j * v_j
+
+    A row that sees no key yields 0 and a log-sum-exp of -inf. A score of -inf after the
+    modifications counts as unseen. Scores and sums are float32.
+
+    *Positions.* Keys have positions 0 .. kv_len-1. Query i of a sequence has position
+    i + (kv_len - q_len): the last query stands at the last key. Masks and custom regions
+    speak of positions. A query position may be negative (more queries than keys).
+  }];
+  let useDefaultTypePrinterParser = 1;
+  let useDefaultAttributePrinterParser = 1;
+}
+
+#endif

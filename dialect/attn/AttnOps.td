@@ -1,0 +1,125 @@
+#ifndef LLMOPT_DIALECT_ATTN_ATTNOPS
+#define LLMOPT_DIALECT_ATTN_ATTNOPS
+
+include "dialect/attn/AttnTypes.td"
+include "dialect/attn/AttnAttrs.td"
+include "mlir/Interfaces/ControlFlowInterfaces.td"
+include "mlir/Interfaces/SideEffectInterfaces.td"
+
+class Attn_Op<string mnemonic, list<Trait> traits = []> : Op<Attn_Dialect, mnemonic, traits>;
+
+def Attn_AttentionOp : Attn_Op<"attention", [AttrSizedOperandSegments,
+    DeclareOpInterfaceMethods<MemoryEffectsOpInterface>]> {
+  let summary = "scaled dot-product attention over dense, ragged or paged keys and values";
+  let description = [{
+    ```mlir
+    // Mistral-7B decode: GQA 32/8, sliding window, paged bf16 cache.
+    %o = attn.attention %q, %kv, %seq mask(causal and window<4096>) scale(0.08838835)
+         : tensor<?x32x128xbf16>, !attn.kv_cache<8x128xbf16, page = 16>, !attn.sequences
+           -> tensor<?x32x128xbf16>
+    // Encoder with padded keys, log-sum-exp wanted.
+    %o, %lse = attn.attention %q, %k, %v, %seq
+         : tensor<?x?x16x64xf32>, tensor<?x?x16x64xf32>, tensor<?x?x16x64xf32>, !attn.sequences
+           -> tensor<?x?x16x64xf32>, tensor<?x?x16xf32>
+    // Own score modification after a soft cap; a bias tensor and a window for each head.
+    %o = attn.attention %q, %k, %v args(%bias, %w : tensor<1x8x?x?xf32>, tensor<8xi32>)
+         mask(causal and (sink<4> or window<arg1>)) scale(0.125) softcap(30.0)
+         score { ^bb0(%s: f32, %b: index, %h: index, %i: index, %j: index):
+                 ... attn.yield %s2 : f32 }
+         bias(arg0)
+         : ...
+    ```
+
+    Query: dense (B, Lq, H, D) or ragged (T, H, D). Keys and values: dense (B, Lkv, Hkv, D)
+    and (B, Lkv, Hkv, Dv), ragged (T, Hkv, D) and (T, Hkv, Dv), or one `!attn.kv_cache`.
+    f32, f16 or bf16, all three alike. H is a multiple of Hkv; query head h reads KV head
+    h / (H / Hkv). D and Dv are 1 to 576. `!attn.sequences` is needed by ragged and paged
+    forms and tells valid key lengths of dense ones. Result: as the query, with Dv; and,
+    if asked for, the natural log-sum-exp of the masked, scaled scores in f32, (B, Lq, H)
+    or (T, H), -inf for a row that sees no key.
+
+    Clauses after the operands, the score modifications in the order of evaluation:
+    `args(...)` operands that masks and scores name as arg0, arg1, ...; `mask(...)` an
+    expression of masks with and, or, not and parentheses; `where {...}` the mask region
+    of `custom` (over batch, head, query position, key position; yields i1); `scale(x)`,
+    1/sqrt(D) when left out; `softcap(x)`, `bias(argN)`, `alibi(argN)`, `score {...}` and
+    `score(#dialect.attr)`; `sink(argN)` a learned logit for each head that enters the
+    softmax denominator only; `split(...)`, `schedule(...)`.
+
+    Scale, soft cap, window and the like are defaults: a compiled kernel takes other
+    values at run time without compiling again.
+  }];
+  let arguments = (ins AnyType:$query, AnyType:$key, Optional<AnyType>:$value,
+    Optional<Attn_SequencesType>:$sequences, Variadic<AnyType>:$args,
+    OptionalAttr<AnyAttr>:$mask, OptionalAttr<AnyAttr>:$scale, OptionalAttr<ArrayAttr>:$scores,
+    OptionalAttr<Attn_ArgAttr>:$sink, OptionalAttr<Attn_SplitAttr>:$split,
+    OptionalAttr<Attn_ScheduleAttr>:$schedule);
+  let results = (outs AnyRankedTensor:$output, Optional<AnyRankedTensor>:$lse);
+  let regions = (region VariadicRegion<SizedRegion<1>>:$bodies);
+  let hasCustomAssemblyFormat = 1;
+  let hasVerifier = 1;
+  let hasRegionVerifier = 1;
+  let extraClassDeclaration = [{
+    /// The paged cache, or null for dense and ragged keys.
+    ::llmopt::attn::KvCacheType getCacheType();
+    ::mlir::RankedTensorType getQueryType();
+    ::mlir::Type getElementType();
+    bool isRaggedQuery();
+    bool isRaggedKv();
+    bool isPaged() { return bool(getCacheType()); }
+    int64_t getQueryHeads();
+    int64_t getKvHeads();
+    int64_t getGroup() { return getQueryHeads() / getKvHeads(); }
+    int64_t getQkDim();
+    int64_t getVDim();
+    /// The mask, or null when every key is visible.
+    ::llmopt::attn::MaskAttrInterface getMaskInterface();
+    /// The scale clause, or 1/sqrt(D) as an f64 attribute: FloatAttr or ArgAttr.
+    ::mlir::Attribute getScaleOrDefault();
+    /// All run-time numbers of scale (owner: null attribute), mask and scores, in order.
+    ::llvm::SmallVector<::llmopt::attn::NumberUse> getNumbers();
+  }];
+}
+
+def Attn_MergeOp : Attn_Op<"merge", [Pure]> {
+  let summary = "combine n partial attention results over disjoint keys";
+  let description = [{
+    ```mlir
+    %o, %lse = attn.merge %po, %plse : tensor<?x?x32x128xf32>, tensor<?x?x32xf32>
+                 -> tensor<?x32x128xbf16>, tensor<?x32xf32>
+    ```
+    Partials are stacked in the first dimension: outputs (N, T, H, Dv) and log-sum-exps
+    (N, T, H), f32. With m = max_n lse_n, w_n = exp(lse_n - m): o = sum w_n o_n / sum w_n,
+    lse = m + ln sum w_n. A partial with lse = -inf counts for nothing whatever its output
+    holds; when all are -inf (or N is 0) the result is 0 and -inf. One finite partial
+    comes back bit for bit.
+  }];
+  let arguments = (ins AnyRankedTensor:$partials, AnyRankedTensor:$lses);
+  let results = (outs AnyRankedTensor:$output, Optional<AnyRankedTensor>:$lse);
+  let assemblyFormat = "$partials `,` $lses attr-dict `:` type($partials) `,` type($lses) `->` type($output) (`,` type($lse)^)?";
+  let hasVerifier = 1;
+}
+
+def Attn_AppendOp : Attn_Op<"append", [DeclareOpInterfaceMethods<MemoryEffectsOpInterface>]> {
+  let summary = "write new K and V rows into a paged cache";
+  let description = [{
+    ```mlir
+    attn.append %k, %v, %slots, %kv : tensor<?x8x128xbf16>, tensor<?x8x128xbf16>,
+        tensor<?xi64>, !attn.kv_cache<8x128xbf16, page = 16>
+    ```
+    Row t of `k` (T, Hkv, D) and `v` (T, Hkv, Dv) goes to slot `slots[t]`: page
+    slot / page, place slot mod page. Slot -1 is skipped: nothing is read or written.
+  }];
+  let arguments = (ins AnyRankedTensor:$keys, AnyRankedTensor:$values, AnyRankedTensor:$slots,
+                       Attn_KvCacheType:$cache);
+  let assemblyFormat = "$keys `,` $values `,` $slots `,` $cache attr-dict `:` type($keys) `,` type($values) `,` type($slots) `,` type($cache)";
+  let hasVerifier = 1;
+}
+
+def Attn_YieldOp : Attn_Op<"yield", [Pure, Terminator, ReturnLike, ParentOneOf<["AttentionOp"]>]> {
+  let summary = "end of a mask or score region";
+  let arguments = (ins AnyType:$value);
+  let assemblyFormat = "$value attr-dict `:` type($value)";
+}
+
+#endif
