@@ -249,7 +249,8 @@ AttendKernel::State AttendKernel::step(Value tile, State state, TileWalk *masked
                  });
   };
   Value keyTile = loadKeys(/*isValue=*/false, addresses(false));
-  Value products = tile::MmaOp::create(k.b, k.loc, query, keyTile, k.splat(rowCount, keys, 0), true);
+  Value zero = k.splat(rowCount, keys, 0);
+  Value products = tile::MmaOp::create(k.b, k.loc, zero.getType(), query, keyTile, zero, /*transposeB=*/true);
   Value scores = ScoreMap(k, rows, key, keyEnd).build(products, masked ? keyBegin : Value());
 
   Value highest = k.reduce(tile::Combiner::Max, scores);
@@ -283,7 +284,7 @@ AttendKernel::State AttendKernel::step(Value tile, State state, TileWalk *masked
                        [&](OpBuilder &b, ValueRange x, Value, Value) -> SmallVector<Value> {
                          return {arith::MulFOp::create(b, k.loc, x[0], x[1])};
                        });
-  Value acc = tile::MmaOp::create(k.b, k.loc, weights, valueTile, scaled, false);
+  Value acc = tile::MmaOp::create(k.b, k.loc, scaled.getType(), weights, valueTile, scaled, /*transposeB=*/false);
   return {acc, m, l};
 }
 

@@ -108,7 +108,7 @@ KernelBuilder::forEach(Value lo, Value hi, ValueRange init,
   b.setInsertionPointToStart(loop.getBody());
   SmallVector<Value> next = body(loop.getInductionVar(), loop.getRegionIterArgs());
   scf::YieldOp::create(b, loc, next);
-  return llvm::to_vector(loop.getResults());
+  return SmallVector<Value>(loop.getResults());
 }
 
 std::pair<Value, Value> KernelBuilder::range(BufferRole offsets) {
