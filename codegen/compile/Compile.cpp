@@ -2,8 +2,7 @@
 // the caller's IR is not touched.
 #include "codegen/compile/Compile.h"
 #include "codegen/compile/ProgramFacts.h"
-#include "codegen/cpu/Cpu.h"
-#include "codegen/cpu/Object.h"
+#include "codegen/cpu/Passes.h"
 #include "passes/Passes.h"
 
 #include "mlir/IR/Verifier.h"
@@ -62,18 +61,12 @@ LogicalResult lowerToTile(ModuleOp module, const Schedule &schedule) {
 Schedule scheduleFor(const Signature &signature, const CompileOptions &options) {
   Schedule schedule;
   if (signature.attention)
-    schedule = chooseCpuSchedule(scheduleRequest(signature), options.cpu);
+    schedule = chooseCpuSchedule(scheduleRequest(signature), options.numbers);
   if (!options.rows.empty())
     schedule.rows = options.rows;
   if (options.keys > 0)
     schedule.keys = options.keys;
   return schedule;
-}
-
-LogicalResult lowerToLlvm(ModuleOp module, const CompileOptions &options) {
-  PassManager manager(module.getContext());
-  buildTileToCpuPipeline(manager, cpuLoweringOptions(options.cpu));
-  return manager.run(module);
 }
 
 std::string irOf(Operation *op) {
@@ -106,6 +99,11 @@ std::string keyOf(StringRef ir, const Schedule &schedule, const bundle::Image &i
 
 uint64_t llmopt::compileCount() { return compiles; }
 
+void llmopt::registerDialects(DialectRegistry &registry) {
+  registry.insert<attn::AttnDialect>();
+  cpu::registerCpuDialects(registry);
+}
+
 std::vector<func::FuncOp> llmopt::specsOf(ModuleOp module) {
   std::vector<func::FuncOp> specs;
   for (func::FuncOp function : module.getOps<func::FuncOp>()) {
@@ -133,13 +131,13 @@ llvm::Expected<bundle::Program> llmopt::compileSpec(func::FuncOp spec, const Com
   program.ir = irOf(copy);
   std::vector<KernelName> kernels = kernelsOf(*signature, spec.getName(), schedule);
 
-  if (failed(lowerToTile(*module, schedule)) || failed(lowerToLlvm(*module, options)))
+  if (failed(lowerToTile(*module, schedule)) || failed(cpu::lowerToCpu(*module, options.cpu)))
     return diagnostics.take("lowering failed");
   for (const KernelName &kernel : kernels)
     program.kernels.push_back(kernelFacts(*module, *signature, kernel));
 
-  bundle::Image image = cpuImage(options.cpu);
-  llvm::Expected<std::vector<uint8_t>> object = emitObject(*module, cpuLoweringOptions(options.cpu));
+  bundle::Image image{options.cpu.triple, options.cpu.cpu, options.cpu.allFeatures(), {}};
+  llvm::Expected<std::vector<uint8_t>> object = cpu::emitObject(*module, options.cpu);
   if (!object)
     return object.takeError();
   image.bytes = std::move(*object);
@@ -161,9 +159,15 @@ llvm::Expected<std::string> llmopt::stageText(func::FuncOp spec, Stage stage, co
     return diagnostics.take("lowering to tiles failed");
   if (stage == Stage::Tile)
     return irOf(*module);
-  if (failed(lowerToLlvm(*module, options)))
-    return diagnostics.take("lowering to the CPU failed");
-  if (stage == Stage::Vector)
+  if (stage == Stage::Vector) {
+    PassManager manager(module->getContext());
+    cpu::buildTileToVectorPipeline(manager, options.cpu.allFeatures());
+    if (failed(manager.run(*module)))
+      return diagnostics.take("lowering to vectors failed");
     return irOf(*module);
-  return emitText(*module, stage == Stage::Asm, cpuLoweringOptions(options.cpu));
+  }
+  if (failed(cpu::lowerToCpu(*module, options.cpu)))
+    return diagnostics.take("lowering to the CPU failed");
+  return stage == Stage::Asm ? cpu::emitAssembly(*module, options.cpu)
+                             : cpu::emitLlvmIr(*module, options.cpu);
 }

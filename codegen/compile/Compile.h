@@ -1,6 +1,7 @@
 // The facade of the compiler: spec in, program (bundle) out.
 #pragma once
 
+#include "codegen/cpu/Object.h"
 #include "runtime/bundle/Program.h"
 #include "runtime/target/CpuInfo.h"
 
@@ -11,7 +12,8 @@
 namespace llmopt {
 
 struct CompileOptions {
-  runtime::CpuTarget cpu = runtime::hostCpu();
+  cpu::CpuTargetOptions cpu = cpu::CpuTargetOptions::host(); ///< code is made for it
+  runtime::CpuTarget numbers = runtime::hostCpu().target;    ///< the schedule follows from them
   std::vector<int64_t> rows; ///< tile rows of the attend kernels; empty: the schedule's choice
   int64_t keys = 0;          ///< keys of a tile; 0: the schedule's choice
 };

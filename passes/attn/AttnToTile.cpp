@@ -56,7 +56,7 @@ private:
     Schedule schedule;
     if (!signature.attention)
       return schedule;
-    schedule = chooseCpuSchedule(scheduleRequest(signature), runtime::hostCpu());
+    schedule = chooseCpuSchedule(scheduleRequest(signature), runtime::hostCpu().target);
     if (!rows.empty())
       schedule.rows.assign(rows.begin(), rows.end());
     if (keys > 0)

@@ -37,7 +37,7 @@ int emitBundle(std::vector<mlir::func::FuncOp> specs, const std::string &path) {
   llvm::Expected<bundle::Program> program = compileSpec(specs.front(), {});
   if (!program)
     return fail("compile", llvm::toString(program.takeError()));
-  runtime::Status saved = bundle::save(*program, path);
+  runtime::Status saved = bundle::saveBundle(*program, path);
   return saved.ok() ? 0 : fail("compile", saved.message());
 }
 

@@ -4,10 +4,11 @@
 //       --pass-pipeline='builtin.module(attn-to-tile)' spec.mlir
 //
 // No MLIR library is linked: the tool that loads the plugin brings it.
-#include "codegen/cpu/Cpu.h"
+#include "codegen/cpu/Passes.h"
 #include "dialect/attn/AttnDialect.h"
 #include "dialect/tile/TileDialect.h"
 #include "passes/Passes.h"
+#include "passes/tile/Passes.h"
 
 #include "mlir/Tools/Plugins/DialectPlugin.h"
 #include "mlir/Tools/Plugins/PassPlugin.h"
@@ -21,5 +22,9 @@ extern "C" LLVM_ATTRIBUTE_WEAK mlir::DialectPluginLibraryInfo mlirGetDialectPlug
 }
 
 extern "C" LLVM_ATTRIBUTE_WEAK mlir::PassPluginLibraryInfo mlirGetPassPluginInfo() {
-  return {MLIR_PLUGIN_API_VERSION, "llm-opt", LLVM_VERSION_STRING, [] { llmopt::registerAllPasses(); }};
+  return {MLIR_PLUGIN_API_VERSION, "llm-opt", LLVM_VERSION_STRING, [] {
+            llmopt::registerLlmOptPasses();
+            llmopt::tile::registerTilePasses();
+            llmopt::cpu::registerCpuPasses();
+          }};
 }
