@@ -15,14 +15,11 @@ llvm::DenseMap<mlir::TypeID, MaskCompiler> &plugins() {
   return table;
 }
 
-/// floor(a / b); 0 where b <= 0, as the dialect defines it.
-int64_t floorDiv(int64_t a, int64_t b) {
-  if (b <= 0)
-    return 0;
-  return a / b - (a % b < 0);
-}
+/// A stride or chunk size: below 1 at run time counts as 1.
+int64_t atLeastOne(double number) { return std::max<int64_t>(1, int64_t(number)); }
 
-int64_t floorMod(int64_t a, int64_t b) { return b <= 0 ? 0 : a - b * floorDiv(a, b); }
+int64_t floorDiv(int64_t a, int64_t b) { return a / b - (a % b < 0); } ///< b > 0
+int64_t floorMod(int64_t a, int64_t b) { return a - b * floorDiv(a, b); }
 
 llvm::Expected<Predicate> window(attn::WindowAttr mask, const Context &context) {
   llvm::Expected<Number> left = context.number(mask, 0, mask.getLeft());
@@ -37,7 +34,7 @@ llvm::Expected<Predicate> window(attn::WindowAttr mask, const Context &context) 
     return right.takeError();
   return [l = *left, r = *right](const Pair &p) {
     int64_t before = int64_t(l.of(p.head)), after = int64_t(r.of(p.head));
-    return (before == -1 || p.key >= p.queryPosition - before) && (after == -1 || p.key <= p.queryPosition + after);
+    return (before < 0 || p.key >= p.queryPosition - before) && (after < 0 || p.key <= p.queryPosition + after);
   };
 }
 
@@ -93,14 +90,14 @@ llvm::Expected<Predicate> compileMask(mlir::Attribute mask, const Context &conte
     llvm::Expected<Number> stride = context.number(mask, 0, attr.getStride());
     if (!stride)
       return stride.takeError();
-    return [n = *stride](const Pair &p) { return floorMod(p.queryPosition - p.key, int64_t(n.of(p.head))) == 0; };
+    return [n = *stride](const Pair &p) { return floorMod(p.queryPosition - p.key, atLeastOne(n.of(p.head))) == 0; };
   }
   if (auto attr = llvm::dyn_cast<attn::ChunkedAttr>(mask)) {
     llvm::Expected<Number> size = context.number(mask, 0, attr.getSize());
     if (!size)
       return size.takeError();
     return [n = *size](const Pair &p) {
-      int64_t chunk = int64_t(n.of(p.head));
+      int64_t chunk = atLeastOne(n.of(p.head));
       return floorDiv(p.queryPosition, chunk) == floorDiv(p.key, chunk);
     };
   }

@@ -5,6 +5,7 @@
 #include "llvm/ADT/DenseMap.h"
 
 #include <cmath>
+#include <limits>
 
 namespace llmopt::reference {
 
@@ -23,7 +24,8 @@ llvm::Expected<ScoreFunction> softcap(attn::SoftcapAttr attr, const Context &con
     return cap.takeError();
   return [n = *cap](double s, const Pair &p, Mode mode) {
     double c = n.of(p.head);
-    if (c <= 0)
+    // A key that a bias of -inf hides stays hidden (A20), whatever follows.
+    if (c <= 0 || s == -std::numeric_limits<double>::infinity())
       return s;
     return rounded(c * rounded(std::tanh(rounded(s / c, mode)), mode), mode);
   };
