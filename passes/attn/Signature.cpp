@@ -300,7 +300,7 @@ public:
   }
   attn::MaskBounds regionBounds(unsigned index) const override {
     attn::AttentionOp op = signature.attention;
-    return attn::regionBounds(op.getBodies()[index], *this);
+    return attn::regionBounds(op.getBodies()[index]);
   }
 
 private:
