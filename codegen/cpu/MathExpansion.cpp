@@ -73,9 +73,11 @@ Value expandTanh(FloatOps &o, Value x) {
                                   4.89352455891786e-03f});
   Value q = o.polynomial(square, {1.19825839466702e-06f, 1.18534705686654e-04f,
                                   2.26843463243900e-03f, 4.89352518554385e-03f});
-  // The quotient overshoots 1 by a unit where it saturates.
-  Value result = o.atLeast(o.atMost(o.div(o.mul(c, p), q), o.f(1.0f)), o.f(-1.0f));
+  Value result = o.div(o.mul(c, p), q);
   Value magnitude = math::AbsFOp::create(o.b, x);
+  // From 9.011 on the result rounds to 1; the quotient may be a unit off.
+  Value one = math::CopySignOp::create(o.b, o.f(1.0f), x);
+  result = o.select(o.cmp(FloatOps::Compare::OGT, magnitude, o.f(9.01f)), one, result);
   return o.select(o.cmp(FloatOps::Compare::OLT, magnitude, o.f(0.0004f)), x, result);
 }
 
