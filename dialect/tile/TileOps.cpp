@@ -92,19 +92,24 @@ LogicalResult MmaOp::verify() {
   return success();
 }
 
-LogicalResult ReduceOp::verify() {
-  if (failed(verifyTile(*this, "operand", getTile().getType())))
+/// One result element for each of the `count` things (rows or columns) of the operand.
+template <typename Reduction>
+static LogicalResult verifyReduction(Reduction op, unsigned dim, StringRef things) {
+  if (failed(verifyTile(op, "operand", op.getTile().getType())))
     return failure();
-  auto tile = cast<RankedTensorType>(getTile().getType());
-  auto result = cast<RankedTensorType>(getResult().getType());
-  if (getCombiner() == Combiner::None)
-    return emitOpError("combines nothing; use max or sum");
-  if (!isTile(result) || result.getDimSize(0) != tile.getDimSize(0) || result.getDimSize(1) != 1 ||
+  auto tile = cast<RankedTensorType>(op.getTile().getType());
+  auto result = cast<RankedTensorType>(op.getResult().getType());
+  if (op.getCombiner() == Combiner::None)
+    return op.emitOpError("combines nothing; use max or sum");
+  if (!isTile(result) || result.getDimSize(0) != tile.getDimSize(dim) || result.getDimSize(1) != 1 ||
       result.getElementType() != tile.getElementType())
-    return emitOpError() << "result has type " << result << "; one " << tile.getElementType()
-                         << " for each of " << tile.getDimSize(0) << " rows is wanted";
+    return op.emitOpError() << "result has type " << result << "; one " << tile.getElementType()
+                            << " for each of " << tile.getDimSize(dim) << " " << things << " is wanted";
   return success();
 }
+
+LogicalResult ReduceOp::verify() { return verifyReduction(*this, 0, "rows"); }
+LogicalResult ReduceColumnsOp::verify() { return verifyReduction(*this, 1, "columns"); }
 
 //===----------------------------------------------------------------------===//
 // MapOp

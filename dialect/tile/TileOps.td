@@ -152,6 +152,21 @@ def Tile_ReduceOp : Tile_Op<"reduce", [Pure]> {
   let hasVerifier = 1;
 }
 
+def Tile_ReduceColumnsOp : Tile_Op<"reduce_columns", [Pure]> {
+  let summary = "combine the elements of each column: `tile.reduce_columns max %s`";
+  let description = [{
+    ```mlir
+    %seen = tile.reduce_columns max %s : tensor<192x64xf32> -> tensor<64x1xf32>
+    ```
+    Row c of the result combines column c of the M x N operand: N x 1, so that it meets
+    tiles whose rows are the operand's columns, such as the addresses of keys.
+  }];
+  let arguments = (ins Tile_CombinerAttr:$combiner, Tile_Tile:$tile);
+  let results = (outs Tile_Tile:$result);
+  let assemblyFormat = "$combiner $tile attr-dict `:` type($tile) `->` type($result)";
+  let hasVerifier = 1;
+}
+
 def Tile_MapOp : Tile_Op<"map", [RecursiveMemoryEffects, SingleBlockImplicitTerminator<"YieldOp">]> {
   let summary = "compute tiles element by element";
   let description = [{

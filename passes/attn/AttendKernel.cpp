@@ -60,6 +60,8 @@ private:
   std::pair<Value, Value> perHeadRange(unsigned scalar);
   Value keyRows(bool isValue, Value key, Value count);
   Value loadKeys(bool isValue, Value rows);
+  bool hidesByData();
+  Value onlySeen(Value addresses, Value scores);
   State step(Value tile, State state, TileWalk *masked);
   State walkKeys();
   void store(State state);
@@ -231,6 +233,25 @@ Value AttendKernel::loadKeys(bool isValue, Value addresses) {
                               addresses, Value(), inner, Value());
 }
 
+/// True where the intervals do not tell which keys of a tile are hidden from all its rows.
+bool AttendKernel::hidesByData() {
+  return !bounds.exact || k.signature.findBuffer(BufferRole::Bias) >= 0;
+}
+
+/// Takes the address from keys that the scores of no row see: 0 times their value would
+/// be NaN where that is NaN or infinite.
+Value AttendKernel::onlySeen(Value addresses, Value scores) {
+  Value best = tile::ReduceColumnsOp::create(k.b, k.loc, k.tileType(keys, 1, k.b.getF32Type()),
+                                             tile::Combiner::Max, scores);
+  return k.map(cast<RankedTensorType>(addresses.getType()), {addresses, best},
+               [&](OpBuilder &b, ValueRange x, Value, Value) -> SmallVector<Value> {
+                 Value seen = arith::CmpFOp::create(b, k.loc, arith::CmpFPredicate::UNE, x[1],
+                                                    constant(b, -INFINITY));
+                 Value none = arith::ConstantOp::create(b, k.loc, b.getI64IntegerAttr(-1));
+                 return {arith::SelectOp::create(b, k.loc, seen, x[0], none)};
+               });
+}
+
 /// One tile of keys: with `masked`, the mask and the item's key range are applied.
 AttendKernel::State AttendKernel::step(Value tile, State state, TileWalk *masked) {
   Value key = k.mul(tile, k.idx(keys));
@@ -273,7 +294,10 @@ AttendKernel::State AttendKernel::step(Value tile, State state, TileWalk *masked
                   [&](OpBuilder &b, ValueRange x, Value, Value) -> SmallVector<Value> {
                     return {math::FmaOp::create(b, k.loc, x[0], x[1], x[2])};
                   });
-  Value valueTile = loadKeys(/*isValue=*/true, addresses(true));
+  Value valueRows = addresses(true);
+  if (masked && hidesByData())
+    valueRows = onlySeen(valueRows, scores);
+  Value valueTile = loadKeys(/*isValue=*/true, valueRows);
   auto valueType = cast<RankedTensorType>(valueTile.getType()).getElementType();
   if (!valueType.isF32())
     weights = k.map(k.tileType(rowCount, keys, valueType), {weights},

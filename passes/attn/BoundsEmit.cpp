@@ -99,12 +99,25 @@ Value TileWalk::runEnd(Value tile) {
   return k.max(tile, k.floorDiv(frontier, keys));
 }
 
+/// a - b * floor(a / b) for b >= 1, of a signed a.
+Value TileWalk::floorMod(OpBuilder &b, Value value, Value divisor) {
+  Value rest = arith::RemSIOp::create(b, k.loc, value, divisor);
+  Value negative = arith::CmpIOp::create(b, k.loc, Pred::slt, rest, k.idx(0));
+  return arith::SelectOp::create(b, k.loc, negative, arith::AddIOp::create(b, k.loc, rest, divisor), rest);
+}
+
 Value TileWalk::mayContain(OpBuilder &b, Value key) {
   Value any;
   for (const Ends &ends : may) {
     Value above = arith::CmpIOp::create(b, k.loc, Pred::sge, key, ends.lo);
     Value below = arith::CmpIOp::create(b, k.loc, Pred::slt, key, ends.hi);
     Value inside = arith::AndIOp::create(b, k.loc, above, below);
+    if (ends.stride) {
+      // The tile's region emits through its own builder; so does this division.
+      Value rest = floorMod(b, arith::SubIOp::create(b, k.loc, key, ends.phase), ends.stride);
+      Value thick = arith::CmpIOp::create(b, k.loc, Pred::slt, rest, ends.width);
+      inside = arith::AndIOp::create(b, k.loc, inside, thick);
+    }
     any = any ? Value(arith::OrIOp::create(b, k.loc, any, inside)) : inside;
   }
   if (!any)

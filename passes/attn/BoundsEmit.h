@@ -32,6 +32,7 @@ private:
   };
   Ends evaluate(const attn::Interval &interval, const Range &range);
   mlir::Value emit(const attn::BoundExpr &expr, const Range &range);
+  mlir::Value floorMod(mlir::OpBuilder &b, mlir::Value value, mlir::Value divisor);
   mlir::Value guardedDiv(attn::BoundExprKind kind, mlir::Value a, mlir::Value b);
 
   KernelBuilder &k;

@@ -68,7 +68,8 @@ FailureOr<Signature> Signature::of(func::FuncOp spec) {
     if (s.merge.getLse())
       s.addTensor("lse", BufferRole::Lse, s.merge.getLse().getType(), /*output=*/true);
   }
-  s.addCaptured(spec);
+  if (s.attention && failed(s.addCaptured()))
+    return failure();
   s.addPlan();
   return s;
 }
@@ -210,22 +211,27 @@ void Signature::addNumbers() {
   }
 }
 
-void Signature::addCaptured(func::FuncOp spec) {
-  if (!attention)
-    return;
-  llvm::SmallDenseSet<unsigned> seen;
+/// Scalars that regions capture are operands of args too: the name they have there.
+LogicalResult Signature::addCaptured() {
+  auto visit = [&](Operation *inner) -> WalkResult {
+    for (Value operand : inner->getOperands()) {
+      auto argument = dyn_cast<BlockArgument>(operand);
+      if (!argument || attention->isProperAncestor(argument.getOwner()->getParentOp()) ||
+          argument.getOwner()->getParentOp() == attention.getOperation())
+        continue;
+      auto args = attention.getArgs();
+      auto it = llvm::find(args, operand);
+      if (it == args.end())
+        return inner->emitOpError("reads an argument of the function that is no operand of the "
+                                  "attention; list it in its args(...)");
+      capturedScalars.push_back({argument.getArgNumber(), scalarArgs[it - args.begin()]});
+    }
+    return WalkResult::advance();
+  };
   for (Region &body : attention.getBodies())
-    body.walk([&](Operation *op) {
-      for (Value operand : op->getOperands()) {
-        auto argument = dyn_cast<BlockArgument>(operand);
-        if (!argument || argument.getOwner() != &spec.getBody().front() ||
-            !seen.insert(argument.getArgNumber()).second)
-          continue;
-        bool isFloat = isa<FloatType>(argument.getType());
-        int scalar = addScalar(("user" + Twine(argument.getArgNumber())).str(), isFloat, {});
-        capturedScalars.push_back({argument.getArgNumber(), scalar});
-      }
-    });
+    if (body.walk(visit).wasInterrupted())
+      return failure();
+  return success();
 }
 
 int Signature::addPlanBuffer(StringRef name, BufferRole role, bundle::ElementType element) {

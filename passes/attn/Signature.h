@@ -49,7 +49,7 @@ private:
   void addAttention();
   void addArgs();
   void addNumbers();
-  void addCaptured(mlir::func::FuncOp spec);
+  mlir::LogicalResult addCaptured();
   void addPlan();
   int addScalar(llvm::StringRef name, bool isFloat, mlir::Attribute value);
 

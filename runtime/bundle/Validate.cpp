@@ -88,7 +88,7 @@ Status checkScalars(const Program &program) {
 }
 
 Status checkKernel(const Program &program, const Kernel &kernel, size_t index) {
-  LLMOPT_RETURN_IF_ERROR(checkEnum(kernel.kind, KernelKind::Append,
+  LLMOPT_RETURN_IF_ERROR(checkEnum(kernel.kind, KernelKind::Combine,
                                    fmt::format("kind of kernel {}", index)));
   if (kernel.image >= program.images.size())
     return invalidArgument(

@@ -142,6 +142,7 @@ LogicalResult Lowering::lowerOp(Operation *op) {
       .Case([&](tile::PagedRowsOp rows) { return lowerPagedRows(rows), success(); })
       .Case([&](tile::MmaOp mma) { return lowerMma(mma); })
       .Case([&](tile::MapOp map) { return absorbingProduct(map) ? success() : lowerMap(map); })
+      .Case([&](tile::ReduceColumnsOp reduce) { return lowerReduceColumns(reduce), success(); })
       .Case([&](arith::ConstantOp constant) { return materialise(constant), success(); })
       .Default([&](Operation *other) {
         return other->emitOpError("has no lowering to the CPU");

@@ -39,6 +39,8 @@ private:
   mlir::LogicalResult lowerMma(tile::MmaOp op);
   // LowerMap.cpp
   mlir::LogicalResult lowerMap(tile::MapOp op);
+  // LowerColumns.cpp
+  void lowerReduceColumns(tile::ReduceColumnsOp op);
 
   mlir::func::FuncOp function;
   const CpuIsa &target;
