@@ -34,7 +34,7 @@ struct Affine {
   Range range() const {
     Range pair;
     if (rows == 0 && keys >= 0)
-      pair = {0, Wide(keys) * kExtreme};
+      pair = {0, Wide(keys) * (kExtreme - 1)};
     else if (std::abs(rows) == 1 && rows == -keys)
       pair = {1 - kExtreme, kExtreme - 1};
     else {
