@@ -24,6 +24,8 @@ def Attn_Dialect : Dialect {
     i + (kv_len - q_len): the last query stands at the last key. Masks and custom regions
     speak of positions. A query position may be negative (more queries than keys).
   }];
+  // What masks and score modifications emit.
+  let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::math::MathDialect"];
   let extraClassDeclaration = [{
   private:
     void registerAttributes();

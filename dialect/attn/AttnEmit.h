@@ -62,8 +62,11 @@ public:
   /// Smallest and largest value of number `index` of `owner` over the range's heads.
   virtual BoundExpr numberMin(mlir::Attribute owner, unsigned index) const = 0;
   virtual BoundExpr numberMax(mlir::Attribute owner, unsigned index) const = 0;
-  /// Bounds of the op's custom mask region `index`.
+  /// Bounds of the op's custom mask region `index`; see mask/RegionBounds.h.
   virtual MaskBounds regionBounds(unsigned index) const = 0;
+  /// An integer that a region captures, as an expression that is the same for all rows
+  /// and heads; nothing where it has none. Its value must lie within +-2^31.
+  virtual std::optional<BoundExpr> captured(mlir::Value value) const { return std::nullopt; }
 };
 
 } // namespace llmopt::attn

@@ -110,14 +110,15 @@ Approximation unite(const IntervalSet &a, const IntervalSet &b, Slack slack) {
   return result;
 }
 
-/// All keys but those of `interval`. The parts may overlap where it is empty.
+/// All keys but those of `interval`. The parts may overlap: the thinned one reaches over
+/// all keys, since cut to the interval it would not obey the invariant.
 IntervalSet complement(const Interval &interval) {
   IntervalSet outside = IntervalSet::of(-kUnbounded, interval.lo);
   outside.intervals.push_back({interval.hi, kUnbounded, std::nullopt});
   if (interval.thinning) {
     const auto &[stride, phase, width] = *interval.thinning;
     Interval::Thinning rest = {stride, phase + width, stride - width};
-    outside.intervals.push_back({interval.lo, interval.hi, rest});
+    outside.intervals.push_back({-kUnbounded, kUnbounded, rest});
   }
   return outside;
 }
