@@ -8,6 +8,7 @@
 #include "codegen/cpu/tovector/Vectorizer.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 
@@ -49,10 +50,15 @@ struct MapEmitter {
 };
 
 void MapEmitter::chooseWidth() {
-  // Two registers at once hide latencies; four would spill in an exponential.
+  // Several registers at once hide latencies: two in an exponential, which would spill
+  // with four, and four where there are only a few cheap ops (a running maximum).
   int64_t padded = llvm::alignTo(laneExtent(), emit.target.lanes);
+  bool heavy = llvm::any_of(map.getBody().front(), [](Operation &op) {
+    return llvm::isa<math::MathDialect>(op.getDialect());
+  });
+  int64_t most = emit.target.registers == 32 ? (heavy ? 2 : 4) : 1;
   width = emit.target.lanes;
-  if (emit.target.registers == 32 && padded % (2 * width) == 0)
+  while (width < most * emit.target.lanes && padded % (2 * width) == 0)
     width *= 2;
 }
 
