@@ -179,7 +179,7 @@ void Lowering::lowerLoad(tile::LoadOp op) {
   });
   // Lanes beyond the last row compute too: give them something harmless.
   if (t.tile.shape.lanesOverRows)
-    emit.loop(t.tile.shape.rows, t.tile.shape.inner, 1, [&](Value r) { zeroRow(emit, t.tile, r); });
+    emit.loop(t.tile.shape.rows, t.tile.shape.paddedRows(), 1, [&](Value r) { zeroRow(emit, t.tile, r); });
 }
 
 void Lowering::lowerStore(tile::StoreOp op) {
