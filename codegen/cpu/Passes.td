@@ -24,8 +24,8 @@ def TileCpuPromote : TileCpuPass<"tile-cpu-promote", "::mlir::func::FuncOp"> {
     %k = tile.load %b[%r] : memref<?xbf16>, tensor<64x1xi64> -> tensor<64x128xf32>
     ```
     With AVX512-BF16, bf16 products that `tile-cpu-assign-order` will lay out by columns
-    (rows a multiple of the lanes) stay as they are, unless the function is
-    `tile.batch_invariant`.
+    (rows a multiple of the lanes, or a `tile.batch_invariant` function) stay as they are
+    when B is loaded for products alone and the reduction has an even length.
   }];
   let dependentDialects = ["::llmopt::tile::TileDialect", "::mlir::arith::ArithDialect"];
 }

@@ -65,6 +65,22 @@ Value widenAnyhow(OpBuilder &builder, Location loc, Value tile) {
   return map.getResult(0);
 }
 
+/// Products that AVX512-BF16 does as they are: rows enough for lanes over rows, B loaded
+/// by rows, pairs along k.
+bool staysNarrow(tile::MmaOp mma, const CpuIsa &isa, bool invariant) {
+  auto a = cast<RankedTensorType>(mma.getA().getType()), b = cast<RankedTensorType>(mma.getB().getType());
+  int64_t rows = a.getDimSize(0);
+  bool byColumns = invariant || (rows >= 16 && rows % isa.lanes == 0);
+  if (!isa.bf16Dot || !byColumns || !a.getElementType().isBF16() || a.getDimSize(1) % 2 != 0 ||
+      b.getDimSize(0) == 1 || b.getDimSize(1) == 1)
+    return false;
+  return mma.getB().getDefiningOp<tile::LoadOp>() &&
+         llvm::all_of(mma.getB().getUses(), [](OpOperand &use) {
+           auto user = dyn_cast<tile::MmaOp>(use.getOwner());
+           return user && use.getOperandNumber() == user.getBMutable().getOperandNumber();
+         });
+}
+
 struct TileCpuPromote : llmopt::cpu::impl::TileCpuPromoteBase<TileCpuPromote> {
   using TileCpuPromoteBase::TileCpuPromoteBase;
 
@@ -95,7 +111,11 @@ struct TileCpuPromote : llmopt::cpu::impl::TileCpuPromoteBase<TileCpuPromote> {
     widened.clear();
     SmallVector<tile::MmaOp> products;
     getOperation().walk([&](tile::MmaOp mma) { products.push_back(mma); });
+    CpuIsa isa = CpuIsa::fromFeatures(features);
+    bool invariant = getOperation()->hasAttr(kBatchInvariantAttr);
     for (tile::MmaOp mma : products) {
+      if (staysNarrow(mma, isa, invariant))
+        continue;
       promote(mma.getAMutable());
       promote(mma.getBMutable());
     }

@@ -27,6 +27,11 @@ TileShape TileShape::get(RankedTensorType type, const CpuIsa &isa) {
   shape.lanesOverRows = hasColumnOrder(type) || shape.columns == 1;
   shape.outer = shape.lanesOverRows ? shape.columns : shape.rows;
   shape.inner = llvm::alignTo(shape.lanesOverRows ? shape.rows : shape.columns, isa.lanes);
+  shape.pairs = hasColumnOrder(type) && shape.columns > 1 && type.getElementType().isBF16();
+  if (shape.pairs) {
+    shape.outer = llvm::divideCeil(shape.columns, 2);
+    shape.inner *= 2;
+  }
   shape.isBool = type.getElementType().isInteger(1);
   shape.element =
       shape.isBool ? IntegerType::get(type.getContext(), 8) : type.getElementType();
@@ -42,6 +47,7 @@ BufferPlan::BufferPlan(func::FuncOp function, const CpuIsa &isa) : target(isa) {
   addValues(function);
   mergeControlFlow(function);
   mergeInPlace(function);
+  addPacking(function);
   assignOffsets();
 }
 
@@ -185,6 +191,15 @@ void BufferPlan::addTemporaries(Operation *op, ValueRange values, int64_t positi
     place.parent = places.size();
     places.push_back(std::move(place));
   }
+}
+
+/// Scratch for B of bf16 products whose pairs are not neighbours already.
+void BufferPlan::addPacking(func::FuncOp function) {
+  function.walk([&](tile::MmaOp mma) {
+    auto type = cast<RankedTensorType>(mma.getB().getType());
+    if (type.getElementType().isBF16() && !mma.getTransposeB())
+      addTemporaries(mma, mma.getB(), 2 * positions.lookup(mma).first);
+  });
 }
 
 int64_t BufferPlan::temporary(Operation *op, unsigned i) const {

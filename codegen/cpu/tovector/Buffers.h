@@ -9,6 +9,7 @@
 #pragma once
 
 #include "codegen/cpu/CpuIsa.h"
+#include "dialect/tile/TileDialect.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/BuiltinTypes.h"
@@ -19,16 +20,20 @@
 namespace llmopt::cpu {
 
 /// How a tile lies in memory: `outer` runs of `inner` elements (padded to vectors).
-/// Element (r, c) is [c][r] when lanes run over rows, else [r][c].
+/// Element (r, c) is [c][r] when lanes run over rows, else [r][c]. A bf16 tile by columns
+/// holds columns in pairs, [c / 2][2r + c % 2]: what a bf16 dot product multiplies.
 struct TileShape {
   int64_t rows = 0, columns = 0;
   int64_t outer = 0, inner = 0;
   bool lanesOverRows = false;
   mlir::Type element; ///< as stored: i1 takes a byte
   bool isBool = false;
+  bool pairs = false;
 
   static TileShape get(mlir::RankedTensorType type, const CpuIsa &isa);
   int64_t bytes() const;
+  /// Rows with their padding, of a tile whose lanes run over rows.
+  int64_t paddedRows() const { return pairs ? inner / 2 : inner; }
 };
 
 /// True when the tile's encoding asks for columns.
@@ -45,6 +50,8 @@ public:
   bool samePlace(mlir::Value a, mlir::Value b) const { return placeOf(a) == placeOf(b); }
   /// Offset of the temporary through which edge copies at `op` go when there are several.
   int64_t temporary(mlir::Operation *op, unsigned i) const;
+  /// Offset of the memory in which a bf16 product packs rows of B in pairs.
+  int64_t packedB(tile::MmaOp mma) const { return temporary(mma, 0); }
 
 private:
   using Range = std::pair<int64_t, int64_t>;
@@ -62,6 +69,7 @@ private:
   void mergeControlFlow(mlir::func::FuncOp function);
   void mergeInPlace(mlir::func::FuncOp function);
   void addTemporaries(mlir::Operation *op, mlir::ValueRange values, int64_t position);
+  void addPacking(mlir::func::FuncOp function);
   void assignOffsets();
   unsigned find(unsigned i) const;
   unsigned placeOf(mlir::Value value) const { return find(index.lookup(value)); }

@@ -123,18 +123,29 @@ void Emit::storeVector(Value vector, const Buffer &buffer, Value outer, Value in
                           ValueRange{outer, inner});
 }
 
+SmallVector<Value, 2> Emit::indices(const Buffer &buffer, Value row, Value column) {
+  if (!buffer.shape.lanesOverRows)
+    return {row, column};
+  if (!buffer.shape.pairs)
+    return {column, row};
+  Value half = createOrFold<arith::ShRUIOp>(column, idx(1));
+  Value odd = createOrFold<arith::AndIOp>(column, idx(1));
+  return {half, add(mul(row, idx(2)), odd)};
+}
+
+void Emit::storePair(Value first, Value second, const Buffer &buffer, Value column, Value row) {
+  Value both = vector::InterleaveOp::create(*this, first, second);
+  vector::StoreOp::create(*this, both, buffer.memory, indices(buffer, row, column));
+}
+
 Value Emit::loadElement(const Buffer &buffer, Value row, Value column) {
-  if (buffer.shape.lanesOverRows)
-    std::swap(row, column);
-  Value value = memref::LoadOp::create(*this, buffer.memory, ValueRange{row, column});
+  Value value = memref::LoadOp::create(*this, buffer.memory, indices(buffer, row, column));
   return fromMemory(value, buffer.shape);
 }
 
 void Emit::storeElement(Value value, const Buffer &buffer, Value row, Value column) {
-  if (buffer.shape.lanesOverRows)
-    std::swap(row, column);
   memref::StoreOp::create(*this, toMemory(value, buffer.shape), buffer.memory,
-                          ValueRange{row, column});
+                          indices(buffer, row, column));
 }
 
 void Emit::fill(const Buffer &buffer, Value scalar) {

@@ -51,10 +51,16 @@ public:
   /// `lanes` elements of run `outer` from `inner` on. i1 tiles are bytes in memory.
   mlir::Value loadVector(const Buffer &buffer, mlir::Value outer, mlir::Value inner, int64_t lanes);
   void storeVector(mlir::Value vector, const Buffer &buffer, mlir::Value outer, mlir::Value inner);
+  /// Stores two neighbouring columns of a tile of pairs.
+  void storePair(mlir::Value first, mlir::Value second, const Buffer &buffer, mlir::Value column,
+                 mlir::Value row);
   mlir::Value loadElement(const Buffer &buffer, mlir::Value row, mlir::Value column);
   void storeElement(mlir::Value value, const Buffer &buffer, mlir::Value row, mlir::Value column);
   void fill(const Buffer &buffer, mlir::Value scalar);
   void copy(const Buffer &from, const Buffer &to);
+
+  /// Memory indices of element (row, column).
+  llvm::SmallVector<mlir::Value, 2> indices(const Buffer &buffer, mlir::Value row, mlir::Value column);
 
   /// Float conversion of a scalar or vector to another width; none when equal.
   mlir::Value convert(mlir::Value value, mlir::Type element);

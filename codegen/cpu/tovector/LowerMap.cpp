@@ -8,6 +8,7 @@
 #include "codegen/cpu/tovector/Vectorizer.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 
@@ -26,6 +27,7 @@ struct MapEmitter {
   int64_t rows, columns;
   bool lanesOverRows;
   int64_t width = 0; ///< lanes of a vector here
+  SmallVector<Value> unpaired = {}; ///< results of one column that wait for the next
 
   SmallVector<unsigned> combined() {
     SmallVector<unsigned> found;
@@ -45,14 +47,22 @@ struct MapEmitter {
   Value identity(unsigned result, Type type);
   Value combine(unsigned result, Value a, Value b);
   SmallVector<Value> element(Value row, Value column, ValueRange carried);
+  SmallVector<Value> twoColumns(Value row, Value column, bool both, ValueRange carried);
+  void runByColumns(llvm::function_ref<SmallVector<Value>()> start,
+                    llvm::function_ref<void(ValueRange, Value)> finish);
   void storeCombined(Value vector, unsigned result, Value lane);
 };
 
 void MapEmitter::chooseWidth() {
-  // Two registers at once hide latencies; four would spill in an exponential.
+  // Several registers at once hide latencies: two in an exponential, which would spill
+  // with four, and four where there are only a few cheap ops (a running maximum).
   int64_t padded = llvm::alignTo(laneExtent(), emit.target.lanes);
+  bool heavy = llvm::any_of(map.getBody().front(), [](Operation &op) {
+    return llvm::isa<math::MathDialect>(op.getDialect());
+  });
+  int64_t most = emit.target.registers == 32 ? (heavy ? 2 : 4) : 1;
   width = emit.target.lanes;
-  if (emit.target.registers == 32 && padded % (2 * width) == 0)
+  while (width < most * emit.target.lanes && padded % (2 * width) == 0)
     width *= 2;
 }
 
@@ -69,10 +79,10 @@ Value MapEmitter::load(unsigned input, Value row, Value column) {
   bool uniform = lanesOverRows ? buffer.shape.rows == 1 : buffer.shape.columns == 1;
   if (uniform)
     return emit.loadElement(buffer, row, column);
-  if (buffer.shape.lanesOverRows == lanesOverRows)
+  if (buffer.shape.lanesOverRows == lanesOverRows && !buffer.shape.pairs)
     return lanesOverRows ? emit.loadVector(buffer, column, row, width)
                          : emit.loadVector(buffer, row, column, width);
-  // The other order: element by element, inside the tile's padding along its own run.
+  // The other order, or pairs: element by element, inside the tile's padding along its own run.
   Type stored = buffer.shape.isBool ? emit.getI1Type() : buffer.shape.element;
   Value vector = emit.zero(emit.vec(width, stored));
   int64_t last = laneExtent() - 1;
@@ -137,6 +147,10 @@ SmallVector<Value> MapEmitter::element(Value row, Value column, ValueRange carri
   SmallVector<Value> values = vectorizer.run(map), next;
   emit.setLoc(map.getLoc());
   for (unsigned i = 0; i < results.size(); ++i) {
+    if (results[i].shape.pairs) {
+      unpaired.push_back(values[i]);
+      continue;
+    }
     if (map.getCombiner(i) == tile::Combiner::None) {
       lanesOverRows ? emit.storeVector(values[i], results[i], column, row)
                     : emit.storeVector(values[i], results[i], row, column);
@@ -163,6 +177,44 @@ void MapEmitter::storeCombined(Value vector, unsigned result, Value lane) {
   emit.storeElement(total, results[result], lane, emit.idx(0));
 }
 
+/// Columns `column` and, if `both`, the next; the pairs that they make are stored.
+SmallVector<Value> MapEmitter::twoColumns(Value row, Value column, bool both, ValueRange carried) {
+  unpaired.clear();
+  SmallVector<Value> totals = element(row, column, carried);
+  SmallVector<Value> first = std::exchange(unpaired, {});
+  if (both)
+    totals = element(row, emit.add(column, 1), totals);
+  SmallVector<Value> second = std::exchange(unpaired, {});
+  unsigned next = 0;
+  for (const Buffer &result : results)
+    if (result.shape.pairs) {
+      Value other = both ? second[next] : emit.zero(first[next].getType());
+      emit.storePair(first[next++], other, result, column, row);
+    }
+  return totals;
+}
+
+void MapEmitter::runByColumns(llvm::function_ref<SmallVector<Value>()> start,
+                              llvm::function_ref<void(ValueRange, Value)> finish) {
+  bool pairs = llvm::any_of(results, [](const Buffer &result) { return result.shape.pairs; });
+  emit.loop(0, llvm::alignTo(rows, emit.target.lanes), width, [&](Value row) {
+    if (!pairs)
+      return finish(emit.loop(0, columns, 1, start(),
+                              [&](Value column, ValueRange carried) {
+                                return element(row, column, carried);
+                              }),
+                    row);
+    int64_t even = columns / 2 * 2;
+    SmallVector<Value> totals =
+        emit.loop(0, even, 2, start(), [&](Value column, ValueRange carried) {
+          return twoColumns(row, column, /*both=*/true, carried);
+        });
+    if (even < columns)
+      totals = twoColumns(row, emit.idx(even), /*both=*/false, totals);
+    finish(totals, row);
+  });
+}
+
 void MapEmitter::run() {
   chooseWidth();
   SmallVector<unsigned> folds = combined();
@@ -176,14 +228,8 @@ void MapEmitter::run() {
     for (auto [i, total] : llvm::enumerate(totals))
       storeCombined(total, folds[i], at);
   };
-  if (lanesOverRows) {
-    emit.loop(0, llvm::alignTo(rows, emit.target.lanes), width, [&](Value row) {
-      finish(emit.loop(0, columns, 1, start(),
-                       [&](Value column, ValueRange carried) { return element(row, column, carried); }),
-             row);
-    });
-    return;
-  }
+  if (lanesOverRows)
+    return runByColumns(start, finish);
   emit.loop(0, rows, 1, [&](Value row) {
     finish(emit.loop(0, llvm::alignTo(columns, emit.target.lanes), width, start(),
                      [&](Value column, ValueRange carried) { return element(row, column, carried); }),

@@ -42,16 +42,9 @@ Value MmaOperands::startVector(Emit &emit, Value outer, Value inner, int64_t wid
   return arith::MulFOp::create(emit, value, factor);
 }
 
-namespace {
-
-/// Sizes of a register block: `width` lanes (a multiple of the target's) by `count`.
-struct Block {
-  int64_t width, count;
-};
-
 /// Wide enough to use few loads, such that accumulators and operands fit the registers:
 /// 24 of 32, or 12 of 16 (8 without FMA, whose products need registers too).
-Block chooseBlock(const CpuIsa &isa, int64_t padded, int64_t count) {
+RegisterBlock llmopt::cpu::chooseBlock(const CpuIsa &isa, int64_t padded, int64_t count) {
   int64_t budget = isa.registers == 32 ? 24 : isa.fma ? 12 : 8;
   int64_t vectors = padded / isa.lanes, wide = 1;
   int64_t most = isa.registers == 32 ? (count < 3 ? 8 : 4) : (count < 3 ? 4 : 2);
@@ -67,6 +60,8 @@ Block chooseBlock(const CpuIsa &isa, int64_t padded, int64_t count) {
     }
   return {wide * isa.lanes, best};
 }
+
+namespace {
 
 using ScalarAt = llvm::function_ref<Value(Value k, Value i)>;
 using VectorAt = llvm::function_ref<Value(Value k)>;
@@ -94,7 +89,7 @@ void emitBlock(Emit &emit, const MmaOperands &mma, int64_t width, int64_t count,
 void emitBlocks(Emit &emit, const MmaOperands &mma, int64_t outer, int64_t depth, ScalarAt scalar,
                 llvm::function_ref<Value(Value k, Value at, int64_t width)> vector) {
   int64_t inner = mma.result.shape.inner;
-  Block block = chooseBlock(emit.target, inner, outer);
+  RegisterBlock block = chooseBlock(emit.target, inner, outer);
   emit.loop(0, inner, block.width, [&](Value at) {
     auto lanes = [&](Value k) { return vector(k, at, block.width); };
     int64_t whole = outer / block.count * block.count;
@@ -160,7 +155,8 @@ void emitScalar(Emit &emit, const MmaOperands &mma) {
 
 LogicalResult Lowering::lowerMma(tile::MmaOp op) {
   auto a = cast<RankedTensorType>(op.getA().getType());
-  if (!a.getElementType().isF32())
+  bool pairs = a.getElementType().isBF16() && target.bf16Dot;
+  if (!a.getElementType().isF32() && !pairs)
     return op.emitOpError() << "multiplies " << a.getElementType()
                             << "; this CPU multiplies f32 here, run tile-cpu-promote first";
   Emit emit = emitAt(op);
@@ -182,6 +178,8 @@ LogicalResult Lowering::lowerMma(tile::MmaOp op) {
     mma.start = buffer(op.getC());
   }
 
+  if (pairs)
+    return lowerPairMma(op, mma);
   bool columnsA = mma.a.shape.lanesOverRows, columnsC = mma.result.shape.lanesOverRows;
   if (columnsC && columnsA)
     emitByColumns(emit, mma);

@@ -132,6 +132,33 @@ void storeRow(Emit &emit, const Transfer &t, Value r, Value offset, Value count)
       });
 }
 
+/// Asks for the row kAhead bytes further on while row r is copied: through a page table
+/// the hardware does not see where the next row lies, and it stops at each 4 KiB page.
+/// Beyond the tile's end the rows are guessed to go on as they began. A wrong guess, or
+/// a missing row, costs a few lines of traffic and never faults.
+void prefetchAhead(Emit &emit, const Transfer &t, Value r) {
+  constexpr int64_t kAhead = 8192, kLine = 64;
+  int64_t bytes = cast<MemRefType>(t.base.getType()).getElementTypeBitWidth() / 8, rows = t.tile.shape.rows;
+  if (!t.vectorises() || rows < 16 || t.columns * bytes < kLine)
+    return;
+  int64_t distance = std::clamp<int64_t>(kAhead / (t.columns * bytes), 1, 2 * rows);
+  auto address = [&](Value row) { return emit.loadElement(t.addresses, row, emit.idx(0)); };
+  Value ahead = emit.add(r, distance), last = emit.idx(rows - 1);
+  Value known = address(emit.minIndex(ahead, last));
+  Value step = arith::SubIOp::create(emit, address(emit.idx(1)), address(emit.idx(0)));
+  Value reach = emit.constant(emit.getI64Type(), distance);
+  Value guess = arith::AddIOp::create(emit, address(r), arith::MulIOp::create(emit, step, reach));
+  Value inside = arith::CmpIOp::create(emit, arith::CmpIPredicate::sle, ahead, last);
+  Value at = arith::IndexCastOp::create(emit, emit.getIndexType(),
+                                        arith::SelectOp::create(emit, inside, known, guess));
+  at = emit.maxIndex(at, emit.idx(0));
+  if (t.first)
+    at = emit.add(at, t.first);
+  for (int64_t line = 0; line < t.columns * bytes; line += kLine)
+    memref::PrefetchOp::create(emit, t.base, ValueRange{emit.add(at, line / bytes)}, /*isWrite=*/false,
+                               /*localityHint=*/3, /*isDataCache=*/true);
+}
+
 template <typename Op> Transfer describe(Op op, Buffer tile, Buffer addresses) {
   return {op.getBase(), op.getRows(), op.getFirst(), op.getStride(), op.getLimit(),
           tile,         addresses,    tile.shape.columns};
@@ -145,13 +172,14 @@ void Lowering::lowerLoad(tile::LoadOp op) {
   Value count = t.count(emit);
   emit.loop(0, t.tile.shape.rows, 1, [&](Value r) {
     auto [offset, valid] = t.row(emit, r);
+    prefetchAhead(emit, t, r);
     emit.branch(
         valid, [&, offset = offset] { loadRow(emit, t, r, offset, count); },
         [&] { zeroRow(emit, t.tile, r); });
   });
   // Lanes beyond the last row compute too: give them something harmless.
   if (t.tile.shape.lanesOverRows)
-    emit.loop(t.tile.shape.rows, t.tile.shape.inner, 1, [&](Value r) { zeroRow(emit, t.tile, r); });
+    emit.loop(t.tile.shape.rows, t.tile.shape.paddedRows(), 1, [&](Value r) { zeroRow(emit, t.tile, r); });
 }
 
 void Lowering::lowerStore(tile::StoreOp op) {

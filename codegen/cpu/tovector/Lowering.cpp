@@ -30,17 +30,20 @@ Emit Lowering::emitAt(Operation *op) {
   return Emit(op->getLoc(), builder, target);
 }
 
-/// The memory of a place, seen as a tile; one view for each type and offset.
-Buffer Lowering::view(RankedTensorType type, int64_t offset) {
-  TileShape shape = TileShape::get(type, target);
-  auto memory = MemRefType::get({shape.outer, shape.inner}, shape.element);
-  Value &view = views[{memory, offset}];
+/// Scratch memory at an offset; one view for each type and offset.
+Value Lowering::memoryAt(MemRefType type, int64_t offset) {
+  Value &view = views[{type, offset}];
   if (!view) {
     OpBuilder builder = OpBuilder::atBlockBegin(&function.getBody().front());
     Emit emit(function.getLoc(), builder, target);
-    view = memref::ViewOp::create(emit, memory, scratch, emit.idx(offset), ValueRange{});
+    view = memref::ViewOp::create(emit, type, scratch, emit.idx(offset), ValueRange{});
   }
-  return {view, shape};
+  return view;
+}
+
+Buffer Lowering::view(RankedTensorType type, int64_t offset) {
+  TileShape shape = TileShape::get(type, target);
+  return {memoryAt(MemRefType::get({shape.outer, shape.inner}, shape.element), offset), shape};
 }
 
 Buffer Lowering::buffer(Value tile) {

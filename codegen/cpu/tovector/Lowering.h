@@ -12,6 +12,8 @@
 
 namespace llmopt::cpu {
 
+struct MmaOperands;
+
 class Lowering {
 public:
   Lowering(mlir::func::FuncOp function, const CpuIsa &isa);
@@ -26,6 +28,7 @@ private:
   void lowerEdges(mlir::Operation *op);
   void dropTiles(mlir::Operation *op);
   Buffer view(mlir::RankedTensorType type, int64_t offset);
+  mlir::Value memoryAt(mlir::MemRefType type, int64_t offset);
   Buffer buffer(mlir::Value tile);
   Emit emitAt(mlir::Operation *op);
   void materialise(mlir::Operation *constant);
@@ -37,6 +40,7 @@ private:
   void lowerPagedRows(tile::PagedRowsOp op);
   // LowerMma.cpp, LowerDot.cpp
   mlir::LogicalResult lowerMma(tile::MmaOp op);
+  mlir::LogicalResult lowerPairMma(tile::MmaOp op, MmaOperands operands);
   // LowerMap.cpp
   mlir::LogicalResult lowerMap(tile::MapOp op);
   // LowerColumns.cpp
@@ -64,6 +68,12 @@ struct MmaOperands {
   /// True when B's memory runs along n (else along k).
   bool contiguousAlongN() const;
 };
+
+/// A register block: `width` lanes (a multiple of the target's) by `count` accumulators.
+struct RegisterBlock {
+  int64_t width, count;
+};
+RegisterBlock chooseBlock(const CpuIsa &isa, int64_t padded, int64_t count);
 
 /// Lanes along k, for few rows against rows of B: horizontal sums, many at once.
 void emitDotProduct(Emit &emit, const MmaOperands &operands);

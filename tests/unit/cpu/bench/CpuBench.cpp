@@ -4,22 +4,28 @@
 #include "tests/unit/cpu/Attention.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <cstring>
 #include <functional>
 #include <immintrin.h>
-#include <numeric>
+#include <time.h>
 
 using namespace llmopt::cpu;
 using namespace llmopt::cpu::test;
 
 namespace {
 
+/// Time of this thread on the processor: what others take while it waits does not count.
+double now() {
+  timespec t;
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+  return t.tv_sec + 1e-9 * t.tv_nsec;
+}
+
 double seconds(const std::function<void()> &work) {
-  auto start = std::chrono::steady_clock::now();
+  double start = now();
   work();
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return now() - start;
 }
 
 double best(int repeats, const std::function<void()> &work) {
@@ -29,7 +35,7 @@ double best(int repeats, const std::function<void()> &work) {
   return least;
 }
 
-constexpr int kChains = 24, kSteps = 200000;
+constexpr int kChains = 24, kSteps = 20000;
 
 /// GFLOP/s of independent chains of fused multiply-adds.
 __attribute__((target("avx512f"))) double fmaRoof() {
@@ -70,11 +76,11 @@ __attribute__((target("avx512f,avx512bf16"))) double dotRoof() {
   return 64.0 * kChains * kSteps / time * 1e-9;
 }
 
-/// GB/s of reading 512 MiB.
+/// GB/s of reading 128 MiB.
 __attribute__((target("avx512f"))) double readRoof() {
-  static std::vector<char> memory(512 << 20, 1);
+  static std::vector<char> memory(128 << 20, 1);
   volatile int sink = 0;
-  double time = best(4, [&]() __attribute__((target("avx512f"))) {
+  double time = best(2, [&]() __attribute__((target("avx512f"))) {
     __m512i sum[4] = {};
     for (size_t i = 0; i + 256 <= memory.size(); i += 256)
       for (int j = 0; j < 4; ++j)
@@ -131,9 +137,13 @@ int main(int argc, char **argv) {
       return 1;
     AttentionData data(shape.spec, shape.rows, shape.keys);
     bool pairs = shape.spec.type == "bf16" && shape.rows >= 32, decode = shape.rows < 32;
-    double roof = pairs ? dotRoof() : fmaRoof(), bandwidth = decode ? readRoof() : 1;
-    double time = best(7, [&] { data.run(*kernel); });
-    roof = std::max(roof, pairs ? dotRoof() : fmaRoof());
+    // In turns: on a shared machine the limit moves, too.
+    double roof = 0, bandwidth = 0, time = 1e9;
+    for (int round = 0; round < 24; ++round) {
+      roof = std::max(roof, pairs ? dotRoof() : fmaRoof());
+      bandwidth = std::max(bandwidth, decode ? readRoof() : 1);
+      time = std::min(time, best(3, [&] { data.run(*kernel); }));
+    }
     double flops = 4.0 * shape.rows * shape.keys * shape.spec.d;
     double bytes = 2.0 * shape.keys * shape.spec.d * (shape.spec.type == "f32" ? 4 : 2);
     if (shape.spec.causal)

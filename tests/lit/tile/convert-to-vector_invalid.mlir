@@ -1,0 +1,50 @@
+// RUN: llm-opt opt --convert-tile-to-vector=features=avx512f --split-input-file --verify-diagnostics %s
+
+func.func @dynamic_tile(%n: index) {
+  %rows = arith.constant dense<0> : tensor<4x1xi64>
+  // expected-error @below {{'arith.addi' op works on tiles, which the CPU target does not lower; use tile ops, scf loops and splat constants}}
+  %x = arith.addi %rows, %rows : tensor<4x1xi64>
+  %y = tile.map(%x : tensor<4x1xi64>) {
+  ^bb0(%a: i64, %r: i32, %c: i32):
+    tile.yield %a : i64
+  } -> tensor<4x1xi64>
+  return
+}
+
+// -----
+
+func.func @memory_in_two_dimensions(%m: memref<4x4xf32>) {
+  %c0 = arith.constant 0 : index
+  %x = tile.map() {
+  ^bb0(%r: i32, %c: i32):
+    // expected-error @below {{'memref.load' op loads from 'memref<4x4xf32>' inside a map; a 1-D memref is wanted}}
+    %v = memref.load %m[%c0, %c0] : memref<4x4xf32>
+    tile.yield %v : f32
+  } -> tensor<4x4xf32>
+  return
+}
+
+// -----
+
+func.func @unknown_in_a_region(%m: memref<?xf32>) {
+  %c0 = arith.constant 0 : index
+  %x = tile.map() {
+  ^bb0(%r: i32, %c: i32):
+    // expected-error @below {{'memref.dim' op cannot be vectorised inside a tile.map; arith and math ops on scalars and memref.load are allowed}}
+    %d = memref.dim %m, %c0 : memref<?xf32>
+    %v = arith.index_cast %d : index to i32
+    tile.yield %v : i32
+  } -> tensor<4x4xi32>
+  return
+}
+
+// -----
+
+func.func @narrow_product(%m: memref<?xf16>, %n: index) {
+  %rows = tile.strided_rows %n, %n, %n : tensor<4x1xi64>
+  %a = tile.load %m[%rows] : memref<?xf16>, tensor<4x1xi64> -> tensor<4x4xf16>
+  %z = arith.constant dense<0.0> : tensor<4x4xf32>
+  // expected-error @below {{'tile.mma' op multiplies 'f16'; this CPU multiplies f32 here, run tile-cpu-promote first}}
+  %o = tile.mma %a, %a, %z : tensor<4x4xf16>, tensor<4x4xf16>, tensor<4x4xf32>
+  return
+}

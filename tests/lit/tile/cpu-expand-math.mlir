@@ -1,0 +1,25 @@
+// RUN: llm-opt opt --tile-cpu-expand-math=features=avx512f %s | FileCheck %s --check-prefixes=CHECK,FMA
+// RUN: llm-opt opt --tile-cpu-expand-math %s | FileCheck %s --check-prefixes=CHECK,PLAIN
+
+// CHECK-LABEL: func.func @exp2
+// FMA:           math.fma {{.*}} : vector<16xf32>
+// PLAIN-NOT:     math.fma
+// CHECK-NOT:     math.exp2
+// CHECK:         return
+func.func @exp2(%x: vector<16xf32>, %s: f32) -> (vector<16xf32>, f32) {
+  %y = math.exp2 %x : vector<16xf32>
+  %t = math.exp2 %s : f32
+  return %y, %t : vector<16xf32>, f32
+}
+
+// AVX-512 converts f16 by itself, and nothing but AVX512-BF16 rounds to bf16.
+// CHECK-LABEL: func.func @convert
+// FMA:           arith.extf {{.*}} : vector<8xf16> to vector<8xf32>
+// PLAIN-NOT:     arith.extf
+// CHECK-NOT:     arith.truncf
+// CHECK:         return
+func.func @convert(%x: vector<8xf16>) -> vector<8xbf16> {
+  %y = arith.extf %x : vector<8xf16> to vector<8xf32>
+  %z = arith.truncf %y : vector<8xf32> to vector<8xbf16>
+  return %z : vector<8xbf16>
+}
