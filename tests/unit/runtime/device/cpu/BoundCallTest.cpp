@@ -40,8 +40,9 @@ TEST(BoundCall, EveryFormMatchesTheNaiveComputation) {
         CpuProgram program = loadOrDie(makeProgram(spec));
         Plan made = runOrDie(program, data.arguments(), withPlan(plan), pool);
         data.expectRight();
-        if (splits == 1)
+        if (splits == 1) {
           EXPECT_TRUE(made.merges.empty());
+        }
       }
 }
 

@@ -255,10 +255,11 @@ struct Case {
             ASSERT_NEAR(output[row * spec.dV + d], expected, 1e-4)
                 << "sequence " << s << " query " << q << " head " << h;
           }
-          if (at.empty())
+          if (at.empty()) {
             ASSERT_EQ(lse[row], -std::numeric_limits<float>::infinity());
-          else
+          } else {
             ASSERT_NEAR(lse[row], std::log(sum), 1e-4);
+          }
         }
   }
 
