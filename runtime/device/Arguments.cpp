@@ -45,6 +45,13 @@ std::string callersArrays(const Program &program) {
   return names;
 }
 
+std::string scalarNames(const Program &program) {
+  std::string names;
+  for (const Scalar &scalar : program.scalars)
+    names += (names.empty() ? "" : ", ") + scalar.name;
+  return names;
+}
+
 std::string join(const std::vector<int64_t> &extents) {
   std::string text = "(";
   for (size_t i = 0; i < extents.size(); ++i)
@@ -232,9 +239,8 @@ StatusOr<ScalarTable> resolveScalars(const Program &program,
     bool known = std::any_of(program.scalars.begin(), program.scalars.end(),
                              [&](const Scalar &s) { return s.name == name; });
     if (!known)
-      return invalidArgument(
-          "there is no scalar '{}'; the program has {} others", name,
-          program.scalars.size());
+      return invalidArgument("there is no scalar '{}'; the program takes {}",
+                             name, scalarNames(program));
   }
   ScalarTable table;
   for (const Scalar &scalar : program.scalars) {

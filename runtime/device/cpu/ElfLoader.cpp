@@ -22,6 +22,10 @@ constexpr uint64_t kPage = 4096;
 constexpr uint64_t kMaxImageBytes = uint64_t{1} << 28;
 constexpr uint64_t kStubBytes = 16;
 constexpr uint64_t kGotBytes = 8;
+/// Kept free before the first function: callers built with clang's function
+/// sanitizer look for a type signature in the eight bytes before what they
+/// call.
+constexpr uint64_t kLeadBytes = 64;
 
 uint64_t alignTo(uint64_t value, uint64_t alignment) {
   return (value + alignment - 1) / alignment * alignment;
@@ -202,9 +206,9 @@ Status ObjectLinker::findNeeds() {
 
 Status ObjectLinker::layOut() {
   sectionAt.resize(file.sections.size());
-  uint64_t offset = 0;
+  uint64_t offset = kLeadBytes;
   for (int part = 0; part < PartCount; ++part) {
-    parts[part].begin = offset;
+    parts[part].begin = part == Code ? 0 : offset;
     for (size_t i = 0; i < file.sections.size(); ++i) {
       const ElfSection &section = file.sections[i];
       if (!isLoaded(section) || partOf(section) != part)

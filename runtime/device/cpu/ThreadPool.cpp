@@ -17,8 +17,8 @@ namespace llmopt::runtime {
 
 namespace {
 
-/// About 20 microseconds: longer than the gap between two kernels, shorter than
-/// what another process would miss.
+/// 20 to 100 microseconds, by processor: longer than the gap between two
+/// kernels, shorter than what another process would miss.
 constexpr int kSpins = 2000;
 
 void relax() {

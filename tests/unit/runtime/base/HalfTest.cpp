@@ -77,10 +77,11 @@ TEST(Half, F16LimitsOfTheRange) {
 TEST(Half, Bf16RoundTripsEveryValue) {
   for (uint32_t bits = 0; bits < 65536; ++bits) {
     float value = bf16ToF32(static_cast<uint16_t>(bits));
-    if (isNan16(bits, 0x7f80))
+    if (isNan16(bits, 0x7f80)) {
       EXPECT_EQ(f32ToBf16(value), bits | 0x40);
-    else
+    } else {
       ASSERT_EQ(f32ToBf16(value), bits);
+    }
   }
 }
 

@@ -136,9 +136,9 @@ TEST(BundleIO, FlippedBytesUnderAGoodChecksumNeverYieldAnInvalidProgram) {
       changed[i] ^= mask;
       recomputeChecksum(changed);
       StatusOr<Program> read = deserialize(changed);
-      if (read)
+      if (read) {
         EXPECT_TRUE(validate(*read).ok());
-      else
+      } else
         ++refused;
     }
   EXPECT_GT(refused, 100);

@@ -164,8 +164,9 @@ inline void checkKeysOfTile(const Program &program,
     ASSERT_GE(item.keyBegin, covered) << "keys twice";
     ASSERT_EQ(item.keyBegin % tileKeys, 0);
     ASSERT_TRUE(item.keyEnd % tileKeys == 0 || item.keyEnd == sequence.keyLen);
-    if (splits.size() > 1)
+    if (splits.size() > 1) {
       ASSERT_LT(item.keyBegin, item.keyEnd) << "an empty split";
+    }
     gaps.push_back({covered, item.keyBegin});
     covered = item.keyEnd;
   }

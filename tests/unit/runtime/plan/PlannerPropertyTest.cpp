@@ -101,8 +101,9 @@ TEST(PlannerProperty, EachRowSeesEachVisibleKeyOnce) {
     ASSERT_FALSE(HasFailure());
     EXPECT_LE(plan->partialRows,
               workspaceBound(program, options, capacitiesOf(batch)));
-    if (!program.facts.batchInvariant)
+    if (!program.facts.batchInvariant) {
       EXPECT_LE(plan->partialRows, options.maxPartialRows);
+    }
     split += plan->partialRows > 0;
   }
   EXPECT_GT(split, 50) << "the property must see splits";

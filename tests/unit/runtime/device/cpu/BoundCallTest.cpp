@@ -1,0 +1,277 @@
+#include "CallTestUtil.h"
+
+using namespace calltest;
+
+namespace {
+
+BindOptions withPlan(PlanOptions plan, bool validatePages = true) {
+  return {.plan = plan, .validatePages = validatePages};
+}
+
+struct Shape {
+  const char *name;
+  std::vector<int32_t> queryLens, keyLens;
+};
+
+const Shape kShapes[] = {
+    {"decode", {1, 1, 1}, {17, 64, 5}},
+    {"prefill", {20, 33}, {20, 33}},
+    {"extend", {5, 1, 7}, {40, 90, 8}},
+    {"moreQueriesThanKeys", {9}, {4}},
+    // A12: no keys and no queries between others.
+    {"emptyDecode", {1, 1, 1, 1}, {0, 5, 0, 33}},
+    {"emptyPrefill", {3, 0, 2, 1}, {0, 5, 0, 33}},
+    {"nothing", {0}, {0}},
+};
+
+} // namespace
+
+TEST(BoundCall, EveryFormMatchesTheNaiveComputation) {
+  ThreadPool pool(3);
+  for (KvForm form : {KvForm::Paged, KvForm::Ragged, KvForm::Dense})
+    for (uint32_t splits : {1, 4})
+      for (const Shape &shape : kShapes) {
+        SCOPED_TRACE(testing::Message() << shape.name << " form " << int(form)
+                                        << " splits " << splits);
+        Spec spec{.kvForm = form};
+        Case data(spec, shape.queryLens, shape.keyLens);
+        PlanOptions plan{
+            .workers = 5, .splitPolicy = SplitPolicy::Fixed, .splits = splits};
+        CpuProgram program = loadOrDie(makeProgram(spec));
+        Plan made = runOrDie(program, data.arguments(), withPlan(plan), pool);
+        data.expectRight();
+        if (splits == 1) {
+          EXPECT_TRUE(made.merges.empty());
+        }
+      }
+}
+
+// A5: ratios of query to KV heads that are in nobody's list.
+TEST(BoundCall, AnyGroupRatio) {
+  ThreadPool pool(2);
+  const std::pair<uint32_t, uint32_t> heads[] = {
+      {28, 4}, {24, 4}, {64, 4}, {40, 8}, {9, 3}};
+  for (auto [queryHeads, kvHeads] : heads)
+    for (int32_t queries : {1, 5}) {
+      SCOPED_TRACE(queryHeads / kvHeads);
+      Spec spec{.queryHeads = queryHeads, .kvHeads = kvHeads, .pageSize = 16};
+      Case data(spec, {queries, queries}, {50, 19});
+      PlanOptions plan{
+          .workers = 4, .splitPolicy = SplitPolicy::Fixed, .splits = 3};
+      Plan made = runOrDie(loadOrDie(makeProgram(spec)), data.arguments(),
+                           withPlan(plan), pool);
+      EXPECT_GT(made.partialRows, 0u);
+      data.expectRight();
+    }
+}
+
+TEST(BoundCall, PageSizesAndTableForms) {
+  ThreadPool pool(2);
+  for (uint32_t pageSize : {1, 3, 16, 64, 100})
+    for (TableForm form : {TableForm::BlockTable, TableForm::Indptr}) {
+      SCOPED_TRACE(testing::Message()
+                   << "page " << pageSize << " form " << int(form));
+      Spec spec{.tableForm = form, .pageSize = pageSize};
+      Case data(spec, {2, 1, 1}, {33, 0, 101});
+      runOrDie(loadOrDie(makeProgram(spec)), data.arguments(),
+               withPlan({.workers = 3}), pool);
+      data.expectRight();
+    }
+}
+
+TEST(BoundCall, ScalarsOverrideTheirDefaults) {
+  ThreadPool pool(2);
+  Case data(Spec(), {3, 1}, {40, 70});
+  CallArguments arguments = data.arguments();
+  arguments.scalars = {{"scale", 0.5}, {"window", int64_t{9}}};
+  Plan plan = runOrDie(loadOrDie(makeProgram(Spec())), arguments,
+                       withPlan({.workers = 1}), pool);
+  data.expectRight(0.5, 9);
+  for (const AttendPlan &attend : plan.attends)
+    for (const WorkItem &item : attend.items)
+      EXPECT_GE(item.keyBegin, item.sequence == 0 ? 24u : 56u)
+          << "bounds follow the scalar";
+  arguments.scalars = {{"scale", int64_t{1}}};
+  runOrDie(loadOrDie(makeProgram(Spec())), arguments, {}, pool);
+  data.expectRight(1);
+}
+
+TEST(BoundCall, StridedArraysAreReadWhereTheyLie) {
+  ThreadPool pool(2);
+  Spec spec;
+  Case data(spec, {4, 2}, {20, 9}), strided(spec, {4, 2}, {20, 9});
+  // Heads outermost, tokens inside: (heads, tokens, d) seen as (tokens, heads,
+  // d).
+  for (int64_t t = 0; t < data.tokens; ++t)
+    for (int64_t h = 0; h < spec.queryHeads; ++h)
+      for (int64_t d = 0; d < spec.dQk; ++d)
+        strided.query[(h * data.tokens + t) * spec.dQk + d] =
+            data.query[(t * spec.queryHeads + h) * spec.dQk + d];
+  CallArguments arguments = strided.arguments();
+  arguments.arrays["q"].strides = {spec.dQk, data.tokens * spec.dQk, 1};
+  CpuProgram program = loadOrDie(makeProgram(spec));
+  runOrDie(program, arguments, {}, pool);
+  runOrDie(program, data.arguments(), {}, pool);
+  EXPECT_EQ(strided.output, data.output);
+}
+
+TEST(BoundCall, RunsAgainWithNewContentsAndOtherPools) {
+  Case data(Spec(), {3}, {30});
+  CpuProgram program = loadOrDie(makeProgram(Spec()));
+  PlanOptions plan{
+      .workers = 6, .splitPolicy = SplitPolicy::Fixed, .splits = 2};
+  StatusOr<BoundCall> call =
+      BoundCall::bind(program, data.arguments(), withPlan(plan));
+  ASSERT_TRUE(call);
+  BoundCall moved = *std::move(call);
+  for (uint32_t threads : {1, 4, 2}) {
+    ThreadPool pool(threads);
+    for (float &x : data.query)
+      x = -x / 2;
+    ASSERT_TRUE(moved.run(pool).ok());
+    data.expectRight();
+  }
+}
+
+// A21: slot -1 is padding and must leave the last real slot alone.
+TEST(BoundCall, AppendSkipsSlotMinusOneAndThenAttends) {
+  ThreadPool pool(2);
+  Spec spec{.append = true};
+  Case data(spec, {3, 2}, {9, 6});
+  std::vector<int64_t> slots;
+  for (size_t s = 0; s < 2; ++s)
+    for (int64_t q = 0; q < data.queryLens[s]; ++q)
+      slots.push_back(
+          data.keyToken(s, data.keyLens[s] - data.queryLens[s] + q));
+  slots.resize(8, -1); // padded for a captured graph
+  std::vector<float> newKey = data.randomArray(8 * spec.kvHeads * spec.dQk);
+  std::vector<float> newValue = data.randomArray(8 * spec.kvHeads * spec.dV);
+  CallArguments arguments = data.arguments();
+  arguments.arrays["slots"] =
+      ArrayRef::contiguous(slots.data(), ElementType::I64, {8});
+  arguments.arrays["new_k"] = ArrayRef::contiguous(
+      newKey.data(), ElementType::F32, {8, spec.kvHeads, spec.dQk});
+  arguments.arrays["new_v"] = ArrayRef::contiguous(
+      newValue.data(), ElementType::F32, {8, spec.kvHeads, spec.dV});
+  std::vector<float> expectedKeys = data.key;
+  int64_t width = spec.kvHeads * spec.dQk;
+  for (size_t t = 0; t < 5; ++t)
+    std::copy_n(newKey.begin() + t * width, width,
+                expectedKeys.begin() + slots[t] * width);
+  runOrDie(loadOrDie(makeProgram(spec)), arguments, withPlan({.workers = 3}),
+           pool);
+  EXPECT_EQ(data.key, expectedKeys) << "all other slots keep their values";
+  data.expectRight();
+
+  slots[7] = data.keyTokens;
+  EXPECT_EQ(
+      BoundCall::bind(loadOrDie(makeProgram(spec)), arguments)
+          .status()
+          .message(),
+      fmt::format(
+          "array 'slots' sends token 7 to slot {}; the pool has {} pages of 4 "
+          "slots, and -1 skips a token",
+          data.keyTokens, data.keyTokens / 4));
+  slots[7] = -2;
+  EXPECT_FALSE(BoundCall::bind(loadOrDie(makeProgram(spec)), arguments));
+}
+
+TEST(BoundCall, CountersAreOptional) {
+  ThreadPool pool(2);
+  Case data(Spec(), {4}, {30});
+  CpuProgram program = loadOrDie(makeProgram(Spec()));
+  BindOptions options =
+      withPlan({.workers = 2, .splitPolicy = SplitPolicy::None});
+  options.counters = true;
+  StatusOr<BoundCall> call =
+      BoundCall::bind(program, data.arguments(), options);
+  ASSERT_TRUE(call);
+  for (int run = 0; run < 2; ++run) {
+    ASSERT_TRUE(call->run(pool).ok());
+    ASSERT_EQ(call->counters().size(), 4u);
+    EXPECT_EQ(call->counters()[0] + call->counters()[2], 16u)
+        << "rows: 4 queries, 4 heads";
+  }
+  options.counters = false;
+  EXPECT_TRUE(
+      BoundCall::bind(program, data.arguments(), options)->counters().empty());
+}
+
+TEST(BoundCall, DecodeNeedsNoQueryOffsets) {
+  ThreadPool pool(2);
+  Case data(Spec(), {1, 1}, {12, 30});
+  CallArguments arguments = data.arguments();
+  arguments.arrays.erase("cu_q");
+  arguments.arrays.erase("lse");
+  runOrDie(loadOrDie(makeProgram(Spec())), arguments, {}, pool);
+  data.lse.clear();
+  CallArguments again = data.arguments();
+  data.lse.assign(data.tokens * data.spec.queryHeads, 0);
+  again.arrays["lse"].data = data.lse.data();
+  std::vector<float> first = data.output;
+  runOrDie(loadOrDie(makeProgram(Spec())), again, {}, pool);
+  data.expectRight();
+  EXPECT_EQ(first, data.output);
+}
+
+TEST(BoundCall, AFailingKernelIsNamed) {
+  ThreadPool pool(2);
+  Program program = makeProgram(Spec());
+  program.kernels[1].entry = "failing";
+  Case data(Spec(), {1}, {5});
+  StatusOr<BoundCall> call = BoundCall::bind(
+      loadOrDie(program), data.arguments(), withPlan({.workers = 3}));
+  ASSERT_TRUE(call);
+  EXPECT_EQ(
+      call->run(pool).toString(),
+      "Internal: kernel 'failing' of program 'scalar_attention' returned -7");
+}
+
+TEST(BoundCall, MergesPartialsOfTheCaller) {
+  // 3 partials of 5 tokens and 4 heads; one partial saw nothing for token 2.
+  Spec spec;
+  Program program = makeProgram(spec);
+  std::erase_if(program.kernels,
+                [](const Kernel &k) { return k.kind != KernelKind::Merge; });
+  for (Buffer &buffer : program.buffers)
+    buffer.nullable = true;
+  program.buffers.push_back({"partial",
+                             BufferRole::PartialIn,
+                             ElementType::F32,
+                             false,
+                             false,
+                             {-1, -1, 4, 6}});
+  program.buffers.push_back({"partial_lse",
+                             BufferRole::PartialLseIn,
+                             ElementType::F32,
+                             false,
+                             false,
+                             {-1, -1, 4}});
+  Case data(spec, {5}, {5});
+  std::vector<float> partial = data.randomArray(3 * 5 * 4 * 6),
+                     lses = data.randomArray(3 * 5 * 4);
+  lses[0 * 20 + 2 * 4 + 1] = -std::numeric_limits<float>::infinity();
+  CallArguments all = data.arguments(), arguments;
+  // The kernel takes its sizes from q and k.
+  for (const char *name : {"q", "k", "o", "lse"})
+    arguments.arrays[name] = all.arrays[name];
+  arguments.arrays["partial"] =
+      ArrayRef::contiguous(partial.data(), ElementType::F32, {3, 5, 4, 6});
+  arguments.arrays["partial_lse"] =
+      ArrayRef::contiguous(lses.data(), ElementType::F32, {3, 5, 4});
+  ThreadPool pool(2);
+  runOrDie(loadOrDie(program), arguments, withPlan({.workers = 3}), pool);
+  for (int row = 0; row < 20; ++row) {
+    double sum = 0;
+    for (int n = 0; n < 3; ++n)
+      sum += std::exp(double(lses[n * 20 + row]));
+    ASSERT_NEAR(data.lse[row], std::log(sum), 1e-5);
+    for (int d = 0; d < 6; ++d) {
+      double expected = 0;
+      for (int n = 0; n < 3; ++n)
+        expected += std::exp(double(lses[n * 20 + row])) / sum *
+                    partial[(n * 20 + row) * 6 + d];
+      ASSERT_NEAR(data.output[row * 6 + d], expected, 1e-5);
+    }
+  }
+}
