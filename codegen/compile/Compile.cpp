@@ -99,6 +99,20 @@ std::string keyOf(StringRef ir, const Schedule &schedule, const bundle::Image &i
 
 uint64_t llmopt::compileCount() { return compiles; }
 
+llvm::Expected<CompileOptions> llmopt::hostOptions() {
+  runtime::StatusOr<runtime::CpuInfo> info = runtime::hostCpu();
+  if (!info)
+    return llvm::createStringError(info.status().message());
+  CompileOptions options;
+  options.numbers = runtime::targetOf(*info);
+  options.cpu = cpu::CpuTargetOptions::host();
+  // A lowered view of the host must not be undone by what its name implies.
+  if (runtime::featureString(*info) != runtime::featureString(runtime::detectCpu()))
+    options.cpu.cpu = "x86-64";
+  options.cpu.features = runtime::featureString(*info);
+  return options;
+}
+
 void llmopt::registerDialects(DialectRegistry &registry) {
   registry.insert<attn::AttnDialect>();
   cpu::registerCpuDialects(registry);

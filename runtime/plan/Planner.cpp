@@ -276,7 +276,26 @@ uint64_t mulSaturated(uint64_t a, uint64_t b) {
              : result;
 }
 
+void addMergesOfPartials(uint32_t count, uint64_t tokens, uint32_t heads,
+                         uint32_t group, Plan &plan) {
+  auto stride = static_cast<uint32_t>(tokens * heads);
+  for (uint32_t token = 0; token < tokens; ++token)
+    for (uint32_t head = 0; head < heads; ++head)
+      plan.merges.push_back({.row = token * group + head % group,
+                             .kvHead = head / group,
+                             .sequence = 0,
+                             .firstPartial = token * heads + head,
+                             .count = count,
+                             .stride = stride,
+                             .reserved = {}});
+}
+
 } // namespace
+
+int64_t positionOf(const bundle::AttentionFacts &facts,
+                   const SequenceShape &sequence, int64_t query) {
+  return facts.topLeft ? query : query + sequence.keyLen - sequence.queryLen;
+}
 
 StatusOr<Plan> makePlan(const Program &program, const BatchShape &batch,
                         const ScalarValues &scalars,
@@ -291,7 +310,7 @@ StatusOr<Plan> makePlan(const Program &program, const BatchShape &batch,
 }
 
 StatusOr<Plan> makeMergePlan(uint32_t count, uint64_t tokens, uint32_t heads,
-                             uint32_t workers) {
+                             uint32_t kvHeads, uint32_t workers) {
   uint64_t stride = mulSaturated(tokens, heads);
   if (mulSaturated(stride, std::max<uint32_t>(count, 1)) > kMaxU32)
     return makeStatus(
@@ -302,26 +321,17 @@ StatusOr<Plan> makeMergePlan(uint32_t count, uint64_t tokens, uint32_t heads,
   if (workers > kMaxWorkers)
     return invalidArgument("plan for {} workers; at most {} are allowed",
                            workers, kMaxWorkers);
+  if (kvHeads == 0 || heads % kvHeads != 0)
+    return invalidArgument(
+        "merge of {} heads over {} key/value heads; a multiple is "
+        "allowed",
+        heads, kvHeads);
   try {
     Plan plan;
     plan.workers = std::max<uint32_t>(workers, 1);
-    plan.sequences.push_back({.queryBase = 0,
-                              .keyBase = 0,
-                              .queryLen = static_cast<int64_t>(tokens),
-                              .keyLen = 0,
-                              .tableBase = 0,
-                              .batch = 0,
-                              .reserved = {}});
-    for (uint32_t token = 0; token < tokens; ++token)
-      plan.rows.push_back({token, 0});
-    for (uint32_t row = 0; row < stride; ++row)
-      plan.merges.push_back({.row = row,
-                             .kvHead = 0,
-                             .sequence = 0,
-                             .firstPartial = row,
-                             .count = count,
-                             .stride = static_cast<uint32_t>(stride),
-                             .reserved = {}});
+    SequenceShape all{.queryLen = static_cast<int64_t>(tokens)};
+    addSequences({.topLeft = true}, {{all}}, plan);
+    addMergesOfPartials(count, tokens, heads, heads / kvHeads, plan);
     dealMerges(plan);
     return plan;
   } catch (const std::bad_alloc &) {
