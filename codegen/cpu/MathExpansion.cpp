@@ -2,7 +2,7 @@
 //
 // Largest errors against double, over all exponents (tests/unit/cpu/MathTest.cpp):
 // exp2 and exp 1.5 ulp, log and log2 2 ulp, tanh 5 ulp. Special values: exp2(-inf) and
-// all arguments below -126 give exactly 0 (a masked key must weigh nothing), +inf stays,
+// all arguments of -127 and less give exactly 0 (a masked key must weigh nothing), +inf stays,
 // NaN stays; log(0) = -inf, log of a negative number is NaN.
 #include "codegen/cpu/FloatOps.h"
 #include "codegen/cpu/Passes.h"
@@ -38,14 +38,15 @@ Value scale(FloatOps &o, Value p, Value rounded, Value f) {
 }
 
 // 2^x = 2^n * 2^f, |f| <= 1/2; minimax with the constant term held at 1, error 2.6e-9.
+// The lower bound gives exactly 0 there (exponent and fraction both 0); between -127 and
+// -126 the result is some number below 1.2e-38.
 Value expandExp2(FloatOps &o, Value x) {
-  Value bounded = o.atMost(x, o.f(128.0f));
+  Value bounded = o.atLeast(o.atMost(x, o.f(128.0f)), o.f(-127.0f));
   Value rounded = o.add(bounded, o.f(kRound));
   Value f = o.sub(bounded, o.sub(rounded, o.f(kRound)));
   Value p = o.polynomial(f, {1.55946778e-4f, 1.34066434e-3f, 9.61769279e-3f, 5.55031039e-2f,
                              2.40226522e-1f, 6.93147242e-1f, 1.0f});
-  Value result = scale(o, p, rounded, f);
-  return o.select(o.cmp(FloatOps::Compare::OLT, x, o.f(-126.0f)), o.f(0.0f), result);
+  return scale(o, p, rounded, f);
 }
 
 Value expandExp(FloatOps &o, Value x) {

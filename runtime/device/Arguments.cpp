@@ -77,6 +77,12 @@ Status checkArray(const Buffer &buffer, const ArrayRef &array) {
                              buffer.name, join(array.shape),
                              join(buffer.extents));
   }
+  // Kernels take a negative row offset for "no such row".
+  for (size_t dim = 0; dim < array.shape.size(); ++dim)
+    if (array.strides[dim] < 0 && array.shape[dim] > 1)
+      return invalidArgument("array '{}' has stride {} in dimension {}; 0 and more are allowed; copy "
+                             "the array",
+                             buffer.name, array.strides[dim], dim);
   if (!array.data && !empty)
     return invalidArgument(
         "array '{}' with shape {} has a null pointer; memory is "

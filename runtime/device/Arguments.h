@@ -18,8 +18,8 @@
 
 namespace llmopt::runtime {
 
-/// A caller's array. Strides count elements and may be 0 or negative; for a
-/// tensor of DLPack they are its strides as they are.
+/// A caller's array. Strides count elements, as DLPack's do, and
+/// are 0 or more.
 struct ArrayRef {
   void *data = nullptr;
   bundle::ElementType type = bundle::ElementType::F32;

@@ -276,20 +276,6 @@ uint64_t mulSaturated(uint64_t a, uint64_t b) {
              : result;
 }
 
-void addMergesOfPartials(uint32_t count, uint64_t tokens, uint32_t heads,
-                         uint32_t group, Plan &plan) {
-  auto stride = static_cast<uint32_t>(tokens * heads);
-  for (uint32_t token = 0; token < tokens; ++token)
-    for (uint32_t head = 0; head < heads; ++head)
-      plan.merges.push_back({.row = token * group + head % group,
-                             .kvHead = head / group,
-                             .sequence = 0,
-                             .firstPartial = token * heads + head,
-                             .count = count,
-                             .stride = stride,
-                             .reserved = {}});
-}
-
 } // namespace
 
 int64_t positionOf(const bundle::AttentionFacts &facts,
@@ -306,37 +292,6 @@ StatusOr<Plan> makePlan(const Program &program, const BatchShape &batch,
     return makeStatus(StatusCode::ResourceExhausted,
                       "no memory for the plan of a batch of {} sequences",
                       batch.sequences.size());
-  }
-}
-
-StatusOr<Plan> makeMergePlan(uint32_t count, uint64_t tokens, uint32_t heads,
-                             uint32_t kvHeads, uint32_t workers) {
-  uint64_t stride = mulSaturated(tokens, heads);
-  if (mulSaturated(stride, std::max<uint32_t>(count, 1)) > kMaxU32)
-    return makeStatus(
-        StatusCode::ResourceExhausted,
-        "merge of {} partials of {} tokens and {} heads; at most {} rows "
-        "in all are allowed; merge fewer tokens at a time",
-        count, tokens, heads, kMaxU32);
-  if (workers > kMaxWorkers)
-    return invalidArgument("plan for {} workers; at most {} are allowed",
-                           workers, kMaxWorkers);
-  if (kvHeads == 0 || heads % kvHeads != 0)
-    return invalidArgument(
-        "merge of {} heads over {} key/value heads; a multiple is "
-        "allowed",
-        heads, kvHeads);
-  try {
-    Plan plan;
-    plan.workers = std::max<uint32_t>(workers, 1);
-    SequenceShape all{.queryLen = static_cast<int64_t>(tokens)};
-    addSequences({.topLeft = true}, {{all}}, plan);
-    addMergesOfPartials(count, tokens, heads, heads / kvHeads, plan);
-    dealMerges(plan);
-    return plan;
-  } catch (const std::bad_alloc &) {
-    return makeStatus(StatusCode::ResourceExhausted,
-                      "no memory to merge {} rows", stride);
   }
 }
 

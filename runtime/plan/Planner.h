@@ -27,12 +27,6 @@ StatusOr<Plan> makePlan(const bundle::Program &program, const BatchShape &batch,
 int64_t positionOf(const bundle::AttentionFacts &facts,
                    const SequenceShape &sequence, int64_t query);
 
-/// Plan of a program that only merges `count` partials, each laid out (tokens,
-/// heads), one after the other: one MergeItem for each token and head.
-/// `kvHeads` only decides how a head is named (KV head and place in its group).
-StatusOr<Plan> makeMergePlan(uint32_t count, uint64_t tokens, uint32_t heads,
-                             uint32_t kvHeads, uint32_t workers);
-
 /// Most partial rows that `makePlan` asks for with any batch within the
 /// capacities.
 uint64_t workspaceBound(const bundle::Program &program,

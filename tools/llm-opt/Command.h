@@ -15,4 +15,10 @@ struct Command {
 /// `llm-opt opt`: passes and pipelines on a file, as mlir-opt does.
 int runOpt(int argc, char **argv);
 
+namespace cli {
+int compileCommand(int argc, char **argv);
+int verifyCommand(int argc, char **argv);
+int fuzzCommand(int argc, char **argv);
+} // namespace cli
+
 } // namespace llmopt

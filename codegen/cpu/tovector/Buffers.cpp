@@ -62,6 +62,8 @@ void BufferPlan::number(Block &block) {
 void BufferPlan::addValue(Value value, int64_t definition) {
   if (!tile::isTile(value.getType()) || (isSplat(value) && !needsMemory(value)))
     return;
+  if (auto map = value.getDefiningOp<tile::MapOp>(); map && absorbingProduct(map))
+    return; // never in memory
   Range range{definition, definition};
   addUses(value, range);
   index[value] = places.size();
@@ -98,6 +100,9 @@ void BufferPlan::addUses(Value value, Range &range) {
   Region *home = value.getParentRegion();
   for (OpOperand &use : value.getUses()) {
     Operation *op = use.getOwner();
+    if (auto map = dyn_cast<tile::MapOp>(op))
+      if (tile::MmaOp product = absorbingProduct(map))
+        op = product; // reads the map's operands in its place
     bool edge = isControlFlow(op);
     int64_t last = 2 * positions.lookup(op).first + (edge ? 0 : 1);
     for (Region *region = op->getParentRegion(); region != home;
@@ -191,9 +196,11 @@ void BufferPlan::mergeInPlace(func::FuncOp function) {
   function.walk([&](Operation *op) {
     int64_t touch = 2 * positions.lookup(op).first + 1;
     if (auto mma = dyn_cast<tile::MmaOp>(op)) {
-      if (mma.getC() != mma.getA() && mma.getC() != mma.getB())
-        tryMerge(mma.getC(), mma.getResult(), touch);
-    } else if (auto map = dyn_cast<tile::MapOp>(op)) {
+      tile::MapOp scale = rowScaleOf(mma);
+      Value start = scale ? scale.getInputs()[0] : mma.getC();
+      if (start != mma.getA() && start != mma.getB())
+        tryMerge(start, mma.getResult(), touch);
+    } else if (auto map = dyn_cast<tile::MapOp>(op); map && !absorbingProduct(map)) {
       auto [rows, columns] = map.getSpace();
       for (auto [i, result] : llvm::enumerate(map.getResults())) {
         auto type = cast<RankedTensorType>(result.getType());

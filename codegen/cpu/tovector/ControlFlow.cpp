@@ -76,3 +76,29 @@ SmallVector<EdgeSet> llmopt::cpu::collectEdges(func::FuncOp function) {
   });
   return all;
 }
+
+tile::MmaOp llmopt::cpu::absorbingProduct(tile::MapOp map) {
+  if (map.getNumResults() != 1 || !map.getResult(0).hasOneUse() || map.getInputs().size() != 2 ||
+      map.getCombiner(0) != tile::Combiner::None)
+    return {};
+  auto mma = dyn_cast<tile::MmaOp>(*map.getResult(0).user_begin());
+  if (!mma || mma.getC() != map.getResult(0) || mma->getBlock() != map->getBlock())
+    return {};
+  auto full = map.getInputs()[0].getType();
+  auto column = cast<RankedTensorType>(map.getInputs()[1].getType());
+  auto [rows, columns] = map.getSpace();
+  if (full != mma.getType() || columns == 1 || rows != column.getDimSize(0) || column.getDimSize(1) != 1)
+    return {};
+  Block &body = map.getBody().front();
+  auto product = dyn_cast<arith::MulFOp>(body.front());
+  bool scales = product && product->getNextNode() == body.getTerminator() &&
+                body.getTerminator()->getOperand(0) == product.getResult() &&
+                ((product.getLhs() == body.getArgument(0) && product.getRhs() == body.getArgument(1)) ||
+                 (product.getLhs() == body.getArgument(1) && product.getRhs() == body.getArgument(0)));
+  return scales ? mma : tile::MmaOp();
+}
+
+tile::MapOp llmopt::cpu::rowScaleOf(tile::MmaOp mma) {
+  auto map = mma.getC().getDefiningOp<tile::MapOp>();
+  return map && absorbingProduct(map) == mma ? map : tile::MapOp();
+}

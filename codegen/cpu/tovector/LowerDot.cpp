@@ -65,8 +65,7 @@ void emitGroup(Emit &emit, const MmaOperands &mma, Value m, Value n, int64_t cou
   }
   Value total = transposingSum(emit, sums, lanes);
   // C is padded to whole vectors, so a full store stays inside its row.
-  Value start = mma.startScalar ? emit.splat(mma.startScalar, lanes)
-                                : emit.loadVector(mma.start, m, n, lanes);
+  Value start = mma.startVector(emit, m, n, lanes);
   emit.storeVector(arith::AddFOp::create(emit, start, total), mma.result, m, n);
 }
 

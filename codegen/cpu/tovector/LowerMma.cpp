@@ -30,6 +30,18 @@ bool MmaOperands::contiguousAlongN() const {
   return transposeB == b.shape.lanesOverRows;
 }
 
+Value MmaOperands::startVector(Emit &emit, Value outer, Value inner, int64_t width) const {
+  if (startScalar)
+    return emit.splat(startScalar, width);
+  Value value = emit.loadVector(start, outer, inner, width);
+  if (!rowScale)
+    return value;
+  Value factor = result.shape.lanesOverRows
+                     ? emit.loadVector(*rowScale, emit.idx(0), inner, width)
+                     : emit.splat(emit.loadElement(*rowScale, outer, emit.idx(0)), width);
+  return arith::MulFOp::create(emit, value, factor);
+}
+
 namespace {
 
 /// Sizes of a register block: `width` lanes (a multiple of the target's) by `count`.
@@ -59,15 +71,13 @@ Block chooseBlock(const CpuIsa &isa, int64_t padded, int64_t count) {
 using ScalarAt = llvm::function_ref<Value(Value k, Value i)>;
 using VectorAt = llvm::function_ref<Value(Value k)>;
 
-/// C[first + i][at..] for i < count, over all k.
+/// C[first + i][at..] for i < count, over `depth` steps of k.
 void emitBlock(Emit &emit, const MmaOperands &mma, int64_t width, int64_t count, Value first,
-               Value at, ScalarAt scalar, VectorAt vector) {
+               Value at, int64_t depth, ScalarAt scalar, VectorAt vector) {
   SmallVector<Value> sums;
   for (int64_t i = 0; i < count; ++i)
-    sums.push_back(mma.startScalar
-                       ? emit.splat(mma.startScalar, width)
-                       : emit.loadVector(mma.start, emit.add(first, i), at, width));
-  sums = emit.loop(0, mma.k, 1, sums, [&](Value k, ValueRange carried) {
+    sums.push_back(mma.startVector(emit, emit.add(first, i), at, width));
+  sums = emit.loop(0, depth, 1, sums, [&](Value k, ValueRange carried) {
     Value lanes = vector(k);
     SmallVector<Value> next;
     for (int64_t i = 0; i < count; ++i) {
@@ -81,7 +91,7 @@ void emitBlock(Emit &emit, const MmaOperands &mma, int64_t width, int64_t count,
 }
 
 /// All blocks of an `outer` x `inner` result.
-void emitBlocks(Emit &emit, const MmaOperands &mma, int64_t outer, ScalarAt scalar,
+void emitBlocks(Emit &emit, const MmaOperands &mma, int64_t outer, int64_t depth, ScalarAt scalar,
                 llvm::function_ref<Value(Value k, Value at, int64_t width)> vector) {
   int64_t inner = mma.result.shape.inner;
   Block block = chooseBlock(emit.target, inner, outer);
@@ -89,22 +99,44 @@ void emitBlocks(Emit &emit, const MmaOperands &mma, int64_t outer, ScalarAt scal
     auto lanes = [&](Value k) { return vector(k, at, block.width); };
     int64_t whole = outer / block.count * block.count;
     emit.loop(0, whole, block.count, [&](Value first) {
-      emitBlock(emit, mma, block.width, block.count, first, at, scalar, lanes);
+      emitBlock(emit, mma, block.width, block.count, first, at, depth, scalar, lanes);
     });
     if (whole < outer)
-      emitBlock(emit, mma, block.width, outer - whole, emit.idx(whole), at, scalar, lanes);
+      emitBlock(emit, mma, block.width, outer - whole, emit.idx(whole), at, depth, scalar, lanes);
   });
 }
 
-void emitByColumns(Emit &emit, const MmaOperands &mma) {
-  emitBlocks(
-      emit, mma, mma.n, [&](Value k, Value n) { return mma.elementB(emit, k, n); },
-      [&](Value k, Value at, int64_t width) { return emit.loadVector(mma.a, k, at, width); });
+/// A panel of A (k x 64 lanes) is read once for each block of n: it must stay in the first
+/// level (48 KiB) beside as much of B and C. 64 steps are 16 KiB; at d = 128 without this,
+/// half the time went to the second level.
+constexpr int64_t kDepth = 64;
+
+void emitByColumns(Emit &emit, MmaOperands mma) {
+  auto blocks = [&](int64_t depth, Value k0) {
+    emitBlocks(
+        emit, mma, mma.n, depth,
+        [&](Value k, Value n) { return mma.elementB(emit, emit.add(k0, k), n); },
+        [&](Value k, Value at, int64_t width) {
+          return emit.loadVector(mma.a, emit.add(k0, k), at, width);
+        });
+  };
+  if (mma.k < 2 * kDepth || mma.rowScale)
+    return blocks(mma.k, emit.idx(0));
+  if (mma.startScalar)
+    emit.fill(mma.result, mma.startScalar);
+  else if (mma.start.memory != mma.result.memory)
+    emit.copy(mma.start, mma.result);
+  mma.startScalar = {};
+  mma.start = mma.result;
+  int64_t whole = mma.k / kDepth * kDepth;
+  emit.loop(0, whole, kDepth, [&](Value k0) { blocks(kDepth, k0); });
+  if (whole < mma.k)
+    blocks(mma.k - whole, emit.idx(whole));
 }
 
 void emitByRows(Emit &emit, const MmaOperands &mma) {
   emitBlocks(
-      emit, mma, mma.m, [&](Value k, Value m) { return emit.loadElement(mma.a, m, k); },
+      emit, mma, mma.m, mma.k, [&](Value k, Value m) { return emit.loadElement(mma.a, m, k); },
       [&](Value k, Value at, int64_t width) { return emit.loadVector(mma.b, k, at, width); });
 }
 
@@ -113,6 +145,8 @@ void emitScalar(Emit &emit, const MmaOperands &mma) {
   emit.loop(0, mma.m, 1, [&](Value m) {
     emit.loop(0, mma.n, 1, [&](Value n) {
       Value start = mma.startScalar ? mma.startScalar : emit.loadElement(mma.start, m, n);
+      if (mma.rowScale)
+        start = arith::MulFOp::create(emit, start, emit.loadElement(*mma.rowScale, m, emit.idx(0)));
       auto sum = emit.loop(0, mma.k, 1, ValueRange{start}, [&](Value k, ValueRange carried) {
         Value product = emit.fma(emit.loadElement(mma.a, m, k), mma.elementB(emit, k, n), carried[0]);
         return SmallVector<Value>{product};
@@ -141,8 +175,12 @@ LogicalResult Lowering::lowerMma(tile::MmaOp op) {
   DenseElementsAttr splat;
   if (isSplat(op.getC()) && matchPattern(op.getC(), m_Constant(&splat)))
     mma.startScalar = arith::ConstantOp::create(emit, cast<TypedAttr>(splat.getSplatValue<Attribute>()));
-  else
+  else if (tile::MapOp scale = rowScaleOf(op)) {
+    mma.start = buffer(scale.getInputs()[0]);
+    mma.rowScale = buffer(scale.getInputs()[1]);
+  } else {
     mma.start = buffer(op.getC());
+  }
 
   bool columnsA = mma.a.shape.lanesOverRows, columnsC = mma.result.shape.lanesOverRows;
   if (columnsC && columnsA)

@@ -141,7 +141,7 @@ LogicalResult Lowering::lowerOp(Operation *op) {
       .Case([&](tile::StridedRowsOp rows) { return lowerStridedRows(rows), success(); })
       .Case([&](tile::PagedRowsOp rows) { return lowerPagedRows(rows), success(); })
       .Case([&](tile::MmaOp mma) { return lowerMma(mma); })
-      .Case([&](tile::MapOp map) { return lowerMap(map); })
+      .Case([&](tile::MapOp map) { return absorbingProduct(map) ? success() : lowerMap(map); })
       .Case([&](arith::ConstantOp constant) { return materialise(constant), success(); })
       .Default([&](Operation *other) {
         return other->emitOpError("has no lowering to the CPU");

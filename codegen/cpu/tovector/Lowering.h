@@ -8,6 +8,8 @@
 
 #include "llvm/ADT/DenseMap.h"
 
+#include <optional>
+
 namespace llmopt::cpu {
 
 class Lowering {
@@ -49,9 +51,12 @@ private:
 struct MmaOperands {
   Buffer a, b, start, result;
   mlir::Value startScalar; ///< set when c is a splat
+  std::optional<Buffer> rowScale; ///< factor of each row of c, applied as it is read
   bool transposeB = false;
   int64_t m = 0, n = 0, k = 0;
 
+  /// `width` elements of the accumulator's start, of run `outer` from `inner` on.
+  mlir::Value startVector(Emit &emit, mlir::Value outer, mlir::Value inner, int64_t width) const;
   /// Element (k, n) of B.
   mlir::Value elementB(Emit &emit, mlir::Value k, mlir::Value n) const;
   /// True when B's memory runs along n (else along k).

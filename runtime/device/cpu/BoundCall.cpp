@@ -38,13 +38,12 @@ PlanOptions planOptionsOf(const BindOptions &options) {
   return plan;
 }
 
-bool isContiguous(const ArrayRef &array) {
-  std::vector<int64_t> strides =
-      ArrayRef::contiguous(nullptr, array.type, array.shape).strides;
-  for (size_t dim = 0; dim < strides.size(); ++dim)
-    if (array.shape[dim] > 1 && array.strides[dim] != strides[dim])
-      return false;
-  return true;
+/// Offsets that deal `count` things to `workers` in equal shares.
+std::vector<uint32_t> equalShares(uint64_t count, uint64_t workers) {
+  std::vector<uint32_t> offsets;
+  for (uint64_t w = 0; w <= workers; ++w)
+    offsets.push_back(static_cast<uint32_t>(count * w / workers));
+  return offsets;
 }
 
 } // namespace
@@ -84,41 +83,20 @@ Status BoundCall::planAppend(State &state) {
     return makeStatus(StatusCode::ResourceExhausted,
                       "{} tokens are to be appended; at most {} are allowed",
                       tokens, std::numeric_limits<uint32_t>::max());
-  uint64_t workers = state.plan.workers;
-  for (uint64_t w = 0; w <= workers; ++w)
-    state.appendOffsets.push_back(
-        static_cast<uint32_t>(static_cast<uint64_t>(tokens) * w / workers));
+  state.sharedOffsets = equalShares(tokens, state.plan.workers);
   return {};
 }
 
-/// A program that only merges the caller's partials.
-Status BoundCall::planMerge(State &state, uint32_t workers) {
+/// Equal shares of the (token, head) pairs of an attn.merge.
+Status BoundCall::planCombine(State &state) {
   const Program &program = state.program.program();
-  auto extent = [&](Dimension dimension) {
-    return extentOf(program, state.arrays, dimension).value_or(0);
-  };
-  const ArrayRef *out = arrayOf(program, state.arrays, BufferRole::PartialIn);
-  const ArrayRef *lse =
-      arrayOf(program, state.arrays, BufferRole::PartialLseIn);
-  for (const ArrayRef *array : {out, lse})
-    if (array && !isContiguous(*array))
-      return invalidArgument(
-          "partials of program '{}' are strided; contiguous ones are "
-          "allowed; copy them",
-          program.name);
-  int64_t splits = extent(Dimension::Splits);
-  if (splits > std::numeric_limits<uint32_t>::max())
-    return invalidArgument(
-        "{} partials are to be merged; at most {} are allowed", splits,
-        std::numeric_limits<uint32_t>::max());
-  StatusOr<Plan> made =
-      makeMergePlan(static_cast<uint32_t>(splits),
-                    static_cast<uint64_t>(extent(Dimension::QueryToken)),
-                    static_cast<uint32_t>(extent(Dimension::QueryHead)),
-                    std::max<uint32_t>(program.facts.kvHeads, 1), workers);
-  if (!made)
-    return made.status();
-  state.plan = *std::move(made);
+  int64_t tokens = extentOf(program, state.arrays, Dimension::QueryToken).value_or(0);
+  int64_t heads = extentOf(program, state.arrays, Dimension::QueryHead).value_or(0);
+  if (tokens * heads > std::numeric_limits<uint32_t>::max())
+    return makeStatus(StatusCode::ResourceExhausted,
+                      "{} tokens of {} heads are to be merged; at most {} pairs are allowed", tokens,
+                      heads, std::numeric_limits<uint32_t>::max());
+  state.sharedOffsets = equalShares(tokens * heads, state.plan.workers);
   return {};
 }
 
@@ -127,14 +105,14 @@ Status BoundCall::plan(State &state, const BindOptions &options) {
   PlanOptions plan = planOptionsOf(options);
   if (hasKernel(program, KernelKind::Attend)) {
     LLMOPT_RETURN_IF_ERROR(planAttention(state, plan, options));
-  } else if (hasBuffer(program, BufferRole::PartialIn)) {
-    LLMOPT_RETURN_IF_ERROR(planMerge(state, plan.workers));
   } else {
     state.plan.workers = plan.workers;
   }
+  if (hasKernel(program, KernelKind::Combine))
+    LLMOPT_RETURN_IF_ERROR(planCombine(state));
   if (hasKernel(program, KernelKind::Append))
     LLMOPT_RETURN_IF_ERROR(planAppend(state));
-  if (options.counters && hasBuffer(program, BufferRole::Counters))
+  if (hasBuffer(program, BufferRole::Counters))
     state.counters.resize(size_t{2} * state.plan.workers);
   return {};
 }
@@ -155,17 +133,6 @@ void BoundCall::buildBlocks(State &state) {
   buffers[BufferRole::PartialOut] = {state.partialOut.data(), partialRows,
                                      program.facts.dV};
   buffers[BufferRole::PartialLse] = {state.partialLse.data(), partialRows, 1};
-  // A merge kernel finds the caller's partials where it finds the plan's.
-  if (const ArrayRef *out =
-          arrayOf(program, state.arrays, BufferRole::PartialIn))
-    buffers[BufferRole::PartialOut] = {
-        out->data, static_cast<int64_t>(plan.merges.size()) * out->shape[0],
-        out->shape.back()};
-  if (const ArrayRef *lse =
-          arrayOf(program, state.arrays, BufferRole::PartialLseIn))
-    buffers[BufferRole::PartialLse] = {
-        lse->data, static_cast<int64_t>(plan.merges.size()) * lse->shape[0], 1};
-
   for (size_t kernel = 0; kernel < program.kernels.size(); ++kernel) {
     PlanBuffers own = buffers;
     for (const AttendPlan &attend : plan.attends)
@@ -173,8 +140,9 @@ void BoundCall::buildBlocks(State &state) {
         own.set<uint32_t>(BufferRole::ItemOffsets, attend.itemOffsets);
         own.set<bundle::WorkItem>(BufferRole::Items, attend.items);
       }
-    if (program.kernels[kernel].kind == KernelKind::Append)
-      own.set<uint32_t>(BufferRole::ItemOffsets, state.appendOffsets);
+    KernelKind kind = program.kernels[kernel].kind;
+    if (kind == KernelKind::Append || kind == KernelKind::Combine)
+      own.set<uint32_t>(BufferRole::ItemOffsets, state.sharedOffsets);
     state.blocks.push_back(makeParamBlock(program, state.arrays, own));
     uint64_t scratch = program.kernels[kernel].scratchBytes;
     constexpr uint64_t kLine = AlignedBuffer::kAlignment;
@@ -259,6 +227,7 @@ Status BoundCall::run(ThreadPool &pool) {
   std::fill(state->counters.begin(), state->counters.end(), 0);
   LLMOPT_RETURN_IF_ERROR(runKernels(pool, KernelKind::Append));
   LLMOPT_RETURN_IF_ERROR(runKernels(pool, KernelKind::Attend));
+  LLMOPT_RETURN_IF_ERROR(runKernels(pool, KernelKind::Combine));
   if (state->plan.merges.empty())
     return {};
   return runKernels(pool, KernelKind::Merge);

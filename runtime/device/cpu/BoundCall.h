@@ -21,8 +21,6 @@ struct BindOptions {
   PlanOptions plan = {.workers = 0};
   /// Read the whole page table and refuse ids outside the pool.
   bool validatePages = false;
-  /// Count tiles, if the program has a buffer for it.
-  bool counters = false;
 };
 
 class BoundCall {
@@ -39,8 +37,8 @@ public:
   Status run(ThreadPool &pool);
 
   const Plan &plan() const { return state->plan; }
-  /// Tiles visited and tiles predicated, for each worker; empty without
-  /// counters.
+  /// Tiles visited and tiles predicated by the last run, for each worker; empty
+  /// where the program counts nothing.
   std::span<const uint64_t> counters() const { return state->counters; }
 
 private:
@@ -52,7 +50,7 @@ private:
     BoundArrays arrays;
     ScalarTable scalars;
     Plan plan;
-    std::vector<uint32_t> appendOffsets;
+    std::vector<uint32_t> sharedOffsets; ///< of Append and Combine kernels
     AlignedBuffer partialOut, partialLse;
     std::vector<uint64_t> counters;
     std::vector<AlignedBuffer> blocks; ///< one for each kernel
@@ -69,7 +67,7 @@ private:
   static Status planAttention(State &state, const PlanOptions &plan,
                               const BindOptions &options);
   static Status planAppend(State &state);
-  static Status planMerge(State &state, uint32_t workers);
+  static Status planCombine(State &state);
   static void buildBlocks(State &state);
   Status runKernels(ThreadPool &pool, bundle::KernelKind kind);
 

@@ -13,7 +13,9 @@
 #include <chrono>
 #include <cmath>
 #include <cstdlib>
+#include <cstdio>
 #include <cstring>
+#include <fstream>
 #include <gtest/gtest.h>
 
 using namespace llmopt::cpu;
@@ -81,6 +83,10 @@ std::unique_ptr<Kernel> Kernel::compile(const std::string &text, const CpuTarget
   if (!address) {
     ADD_FAILURE() << llvm::toString(address.takeError());
     return nullptr;
+  }
+  if (const char *path = std::getenv("LLMOPT_DUMP_OBJECT")) { // for a profiler
+    std::ofstream(path, std::ios::binary).write(bytes.data(), bytes.size());
+    std::printf("%s at %p\n", name.c_str(), address->toPtr<void *>());
   }
   kernel->impl->entry = address->toPtr<llmopt::bundle::CpuEntry>();
   kernel->impl->jit = std::move(*jit);

@@ -324,19 +324,3 @@ TEST(Planner, LengthsBeyondTheTableAreRefused) {
   EXPECT_FALSE(checkTable(batch, 0, columns).ok());
 }
 
-TEST(Planner, MergeOnlyPlan) {
-  StatusOr<Plan> plan = makeMergePlan(3, 5, 4, 2, 2);
-  ASSERT_TRUE(plan);
-  ASSERT_EQ(plan->merges.size(), 20u);
-  const MergeItem &item = plan->merges[7]; // token 1, head 3
-  EXPECT_EQ(item.row, 3u);
-  EXPECT_EQ(item.kvHead, 1u);
-  EXPECT_EQ(item.firstPartial, 7u);
-  EXPECT_EQ(item.count, 3u);
-  EXPECT_EQ(item.stride, 20u);
-  EXPECT_EQ(plan->rows.size(), 5u);
-  EXPECT_EQ(plan->mergeOffsets, (std::vector<uint32_t>{0, 10, 20}));
-  EXPECT_FALSE(makeMergePlan(4, uint64_t{1} << 40, 4, 4, 2));
-  EXPECT_FALSE(makeMergePlan(1, 1, 4, 3, 2));
-  EXPECT_TRUE(makeMergePlan(0, 0, 4, 1, 0));
-}
