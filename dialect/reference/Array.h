@@ -40,7 +40,8 @@ struct Array {
 /// new_k, new_v, slots (append); partials, partial_lse (merge).
 struct Inputs {
   std::map<std::string, Array> arrays;
-  /// Overrides of literals by attn::NumberUse::name: "scale", "window", "softcap", ...
+  /// Numbers by name: overrides of the op's literals (see literalNumbers() in Context.h),
+  /// and `userN`, the function's scalar argument N where a region reads it.
   std::map<std::string, double> numbers;
 
   const Array *find(const std::string &name) const {

@@ -11,7 +11,8 @@ namespace {
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 /// One row: partials n = 0 .. N-1 with outputs (N, T, H, Dv) and LSEs (N, T, H).
-RowResult mergeRow(const Array &partials, const Array &lses, ElementType type, int64_t token, int64_t head, Mode mode) {
+RowResult mergeRow(const Array &partials, const Array &lses, ElementType type, int64_t token,
+                   int64_t head, Mode mode) {
   int64_t count = partials.shape[0], dim = partials.shape[3];
   RowResult result;
   result.output.assign(size_t(dim), 0);
@@ -83,20 +84,22 @@ llvm::Expected<Destination> destination(attn::KvCacheType cache, const Inputs &i
   return result;
 }
 
-void copyRow(const Array &from, const Destination &to, bool headMajor, int64_t row, int64_t head, int64_t page,
-             int64_t place) {
+void copyRow(const Array &from, const Destination &to, bool headMajor, int64_t row, int64_t head,
+             int64_t page, int64_t place) {
   int64_t source = from.offset({row, head});
-  int64_t target = to.base + (headMajor ? to.pool.offset({page, head, place}) : to.pool.offset({page, place, head}));
+  int64_t target = to.base + (headMajor ? to.pool.offset({page, head, place})
+                                        : to.pool.offset({page, place, head}));
   size_t size = sizeOf(from.type);
   for (int64_t c = 0; c < from.shape[2]; ++c)
-    std::memcpy(static_cast<char *>(to.pool.data) + size_t(target + c * to.pool.strides.back()) * size,
-                static_cast<const char *>(from.data) + size_t(source + c * from.strides[2]) * size, size);
+    std::memcpy(
+        static_cast<char *>(to.pool.data) + size_t(target + c * to.pool.strides.back()) * size,
+        static_cast<const char *>(from.data) + size_t(source + c * from.strides[2]) * size, size);
 }
 
 } // namespace
 
-llvm::Expected<std::vector<RowResult>> evaluate(attn::MergeOp op, const Inputs &inputs, llvm::ArrayRef<Row> rows,
-                                                Mode mode) {
+llvm::Expected<std::vector<RowResult>> evaluate(attn::MergeOp op, const Inputs &inputs,
+                                                llvm::ArrayRef<Row> rows, Mode mode) {
   const Array *partials = inputs.find("partials"), *lses = inputs.find("partial_lse");
   if (!partials || !lses)
     return error("arrays 'partials' and 'partial_lse' are not bound");
@@ -112,10 +115,12 @@ llvm::Expected<std::vector<RowResult>> evaluate(attn::MergeOp op, const Inputs &
 
 llvm::Error execute(attn::AppendOp op, const Inputs &inputs) {
   attn::KvCacheType cache = op.getCache().getType();
-  const Array *keys = inputs.find("new_k"), *values = inputs.find("new_v"), *slots = inputs.find("slots");
+  const Array *keys = inputs.find("new_k"), *values = inputs.find("new_v"),
+              *slots = inputs.find("slots");
   if (!keys || !values || !slots)
     return error("arrays 'new_k', 'new_v' and 'slots' are not bound");
-  llvm::Expected<Destination> k = destination(cache, inputs, false), v = destination(cache, inputs, true);
+  llvm::Expected<Destination> k = destination(cache, inputs, false),
+                              v = destination(cache, inputs, true);
   if (!k || !v)
     return llvm::joinErrors(k.takeError(), v.takeError());
   int64_t page = cache.getPageSize(), pages = k->pool.shape[0];

@@ -7,8 +7,8 @@ namespace llmopt::reference {
 
 /// Rows of attn.merge: `Row::batch` counts rows of (T, H), `query` is ignored. Partials
 /// with an LSE of -inf count for nothing, whatever their output holds.
-llvm::Expected<std::vector<RowResult>> evaluate(attn::MergeOp op, const Inputs &inputs, llvm::ArrayRef<Row> rows,
-                                                Mode mode = Mode::Exact);
+llvm::Expected<std::vector<RowResult>> evaluate(attn::MergeOp op, const Inputs &inputs,
+                                                llvm::ArrayRef<Row> rows, Mode mode = Mode::Exact);
 
 /// Executes attn.append on the pools of `inputs` (which are written). Rows whose slot is
 /// negative are skipped; a slot beyond the pool is an error, found before any write.

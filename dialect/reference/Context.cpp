@@ -6,6 +6,18 @@ llvm::Error error(const llvm::Twine &message) {
   return llvm::createStringError(llvm::inconvertibleErrorCode(), message);
 }
 
+std::vector<LiteralNumber> literalNumbers(attn::AttentionOp op) {
+  std::vector<LiteralNumber> literals;
+  std::map<std::string, int> uses;
+  for (const attn::NumberUse &use : op.getNumbers()) {
+    if (llvm::isa<attn::ArgAttr>(use.value))
+      continue;
+    int before = uses[use.name.str()]++;
+    literals.push_back({use.name.str() + (before ? "_" + std::to_string(before) : ""), use});
+  }
+  return literals;
+}
+
 llvm::Expected<Array> Context::array(const std::string &name) const {
   if (const Array *array = inputs.find(name))
     return *array;
@@ -16,7 +28,8 @@ llvm::Expected<Array> Context::argument(unsigned index) const {
   return array("arg" + std::to_string(index));
 }
 
-llvm::Expected<Number> Context::number(mlir::Attribute owner, unsigned index, mlir::Attribute value) const {
+llvm::Expected<Number> Context::number(mlir::Attribute owner, unsigned index,
+                                       mlir::Attribute value) const {
   if (auto arg = llvm::dyn_cast<attn::ArgAttr>(value)) {
     llvm::Expected<Array> array = argument(arg.getIndex());
     if (!array)
@@ -29,12 +42,12 @@ llvm::Expected<Number> Context::number(mlir::Attribute owner, unsigned index, ml
         number.values.push_back(array->at({h}));
     return number;
   }
-  for (const attn::NumberUse &use : op.getNumbers()) {
-    if (use.owner != owner || use.index != index)
+  for (const LiteralNumber &literal : literalNumbers(op)) {
+    if (literal.use.owner != owner || literal.use.index != index)
       continue;
-    auto override = inputs.numbers.find(use.name.str());
+    auto override = inputs.numbers.find(literal.name);
     if (override != inputs.numbers.end())
-      return Number{{use.isFloat ? float(override->second) : override->second}};
+      return Number{{literal.use.isFloat ? float(override->second) : override->second}};
   }
   if (auto integer = llvm::dyn_cast<mlir::IntegerAttr>(value))
     return Number{{double(integer.getValue().getSExtValue())}};

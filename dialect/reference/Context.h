@@ -41,6 +41,14 @@ struct Context {
   llvm::Expected<Number> number(mlir::Attribute owner, unsigned index, mlir::Attribute value) const;
 };
 
+/// A literal of the op that a caller may override, by a name of its own: that of the
+/// attn::NumberUse, with _1, _2, ... where others of the name come before it.
+struct LiteralNumber {
+  std::string name;
+  attn::NumberUse use;
+};
+std::vector<LiteralNumber> literalNumbers(attn::AttentionOp op);
+
 llvm::Error error(const llvm::Twine &message);
 
 } // namespace llmopt::reference

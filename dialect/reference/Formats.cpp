@@ -41,7 +41,8 @@ double fromHalf(uint16_t bits) {
   int exponent = (bits >> 10) & 31, fraction = bits & 1023;
   double magnitude;
   if (exponent == 31)
-    magnitude = fraction ? std::numeric_limits<double>::quiet_NaN() : std::numeric_limits<double>::infinity();
+    magnitude = fraction ? std::numeric_limits<double>::quiet_NaN()
+                         : std::numeric_limits<double>::infinity();
   else if (exponent == 0)
     magnitude = std::ldexp(fraction, -24);
   else
@@ -60,7 +61,8 @@ uint16_t toHalf(double value) {
   if (magnitude < std::ldexp(1.0, -14))
     return sign | uint16_t(std::ldexp(magnitude, 24));
   int exponent = std::ilogb(magnitude);
-  return sign | uint16_t((exponent + 15) << 10) | uint16_t(std::ldexp(magnitude, 10 - exponent) - 1024);
+  return sign | uint16_t((exponent + 15) << 10) |
+         uint16_t(std::ldexp(magnitude, 10 - exponent) - 1024);
 }
 
 float fromBrain(uint16_t bits) {

@@ -5,8 +5,8 @@ namespace llmopt::reference {
 namespace {
 
 /// Lengths and first rows from an array of cumulative lengths (B + 1).
-llvm::Error readCumulative(const Context &context, const std::string &name, std::vector<int64_t> &lengths,
-                           std::vector<int64_t> &bases) {
+llvm::Error readCumulative(const Context &context, const std::string &name,
+                           std::vector<int64_t> &lengths, std::vector<int64_t> &bases) {
   llvm::Expected<Array> cumulative = context.array(name);
   if (!cumulative)
     return cumulative.takeError();
@@ -38,8 +38,8 @@ llvm::Expected<Layout> Layout::create(const Context &context) {
   if (llvm::Error failure = op.isPaged() ? layout.bindCache(context) : layout.bindKeys(context))
     return failure;
   if (layout.keyLengths.size() != layout.queryLengths.size())
-    return error("the query has " + llvm::Twine(layout.queryLengths.size()) + " sequences, the keys have " +
-                 llvm::Twine(layout.keyLengths.size()));
+    return error("the query has " + llvm::Twine(layout.queryLengths.size()) +
+                 " sequences, the keys have " + llvm::Twine(layout.keyLengths.size()));
   if (layout.keyHeads == 0 || layout.queryHeads() % layout.keyHeads != 0)
     return error("query heads are no multiple of KV heads");
   return layout;
@@ -133,18 +133,21 @@ llvm::SmallVector<int64_t, 4> Layout::rowIndex(int64_t batch, int64_t index, int
 
 llvm::Expected<int64_t> Layout::pageOf(int64_t batch, int64_t key) const {
   int64_t column = key / pageSize;
-  int64_t columns = indptr ? int64_t(tableIndptr.at({batch + 1}) - tableIndptr.at({batch})) : table.shape[1];
+  int64_t columns =
+      indptr ? int64_t(tableIndptr.at({batch + 1}) - tableIndptr.at({batch})) : table.shape[1];
   if (column >= columns)
-    return error("sequence " + llvm::Twine(batch) + ": key " + llvm::Twine(key) + " lies beyond the " +
-                 llvm::Twine(columns) + " pages of its table");
-  int64_t page = int64_t(indptr ? table.at({int64_t(tableIndptr.at({batch})) + column}) : table.at({batch, column}));
+    return error("sequence " + llvm::Twine(batch) + ": key " + llvm::Twine(key) +
+                 " lies beyond the " + llvm::Twine(columns) + " pages of its table");
+  int64_t page = int64_t(indptr ? table.at({int64_t(tableIndptr.at({batch})) + column})
+                                : table.at({batch, column}));
   if (page < 0 || page >= keys.shape[0])
-    return error("sequence " + llvm::Twine(batch) + ": visible key " + llvm::Twine(key) + " has page " +
-                 llvm::Twine(page) + " of " + llvm::Twine(keys.shape[0]));
+    return error("sequence " + llvm::Twine(batch) + ": visible key " + llvm::Twine(key) +
+                 " has page " + llvm::Twine(page) + " of " + llvm::Twine(keys.shape[0]));
   return page;
 }
 
-llvm::Expected<int64_t> Layout::offset(const Array &array, int64_t batch, int64_t kvHead, int64_t key) const {
+llvm::Expected<int64_t> Layout::offset(const Array &array, int64_t batch, int64_t kvHead,
+                                       int64_t key) const {
   if (keyForm == Form::Ragged)
     return array.offset({keyBases[size_t(batch)] + key, kvHead});
   if (keyForm == Form::Dense)
@@ -156,8 +159,8 @@ llvm::Expected<int64_t> Layout::offset(const Array &array, int64_t batch, int64_
   return headMajor ? array.offset({*page, kvHead, slot}) : array.offset({*page, slot, kvHead});
 }
 
-llvm::Error Layout::read(const Array &array, int64_t dim, int64_t batch, int64_t kvHead, int64_t key,
-                         std::vector<float> &row) const {
+llvm::Error Layout::read(const Array &array, int64_t dim, int64_t batch, int64_t kvHead,
+                         int64_t key, std::vector<float> &row) const {
   llvm::Expected<int64_t> base = offset(array, batch, kvHead, key);
   if (!base)
     return base.takeError();
@@ -167,11 +170,13 @@ llvm::Error Layout::read(const Array &array, int64_t dim, int64_t batch, int64_t
   return llvm::Error::success();
 }
 
-llvm::Error Layout::readKey(int64_t batch, int64_t kvHead, int64_t key, std::vector<float> &row) const {
+llvm::Error Layout::readKey(int64_t batch, int64_t kvHead, int64_t key,
+                            std::vector<float> &row) const {
   return read(keys, qkDim(), batch, kvHead, key, row);
 }
 
-llvm::Error Layout::readValue(int64_t batch, int64_t kvHead, int64_t key, std::vector<float> &row) const {
+llvm::Error Layout::readValue(int64_t batch, int64_t kvHead, int64_t key,
+                              std::vector<float> &row) const {
   return read(values, vDim(), batch, kvHead, key, row);
 }
 

@@ -34,7 +34,8 @@ private:
   llvm::Error bindQuery(const Context &context);
   llvm::Error bindKeys(const Context &context);
   llvm::Error bindCache(const Context &context);
-  llvm::Expected<int64_t> offset(const Array &array, int64_t batch, int64_t kvHead, int64_t key) const;
+  llvm::Expected<int64_t> offset(const Array &array, int64_t batch, int64_t kvHead,
+                                 int64_t key) const;
   llvm::Error read(const Array &array, int64_t dim, int64_t batch, int64_t kvHead, int64_t key,
                    std::vector<float> &row) const;
 

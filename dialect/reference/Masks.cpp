@@ -34,7 +34,8 @@ llvm::Expected<Predicate> window(attn::WindowAttr mask, const Context &context) 
     return right.takeError();
   return [l = *left, r = *right](const Pair &p) {
     int64_t before = int64_t(l.of(p.head)), after = int64_t(r.of(p.head));
-    return (before < 0 || p.key >= p.queryPosition - before) && (after < 0 || p.key <= p.queryPosition + after);
+    return (before < 0 || p.key >= p.queryPosition - before) &&
+           (after < 0 || p.key <= p.queryPosition + after);
   };
 }
 
@@ -42,20 +43,24 @@ llvm::Expected<Predicate> dense(attn::DenseMaskAttr mask, const Context &context
   llvm::Expected<Array> array = context.argument(mask.getArg());
   if (!array)
     return array.takeError();
-  return [a = *array](const Pair &p) { return a.broadcastAt({p.batch, p.head, p.queryIndex, p.key}) != 0; };
+  return [a = *array](const Pair &p) {
+    return a.broadcastAt({p.batch, p.head, p.queryIndex, p.key}) != 0;
+  };
 }
 
 llvm::Expected<Predicate> custom(attn::CustomMaskAttr mask, const Context &context) {
   if (mask.getRegion() >= context.op.getBodies().size())
     return error("mask region " + llvm::Twine(mask.getRegion()) + " does not exist");
-  llvm::Expected<Region> region = Region::compile(context.op.getBodies()[mask.getRegion()], context);
+  llvm::Expected<Region> region =
+      Region::compile(context.op.getBodies()[mask.getRegion()], context);
   if (!region)
     return region.takeError();
   return [r = *region](const Pair &p) { return r.visible(p); };
 }
 
 /// The operands of `and` and `or`.
-llvm::Expected<std::vector<Predicate>> compileAll(llvm::ArrayRef<mlir::Attribute> masks, const Context &context) {
+llvm::Expected<std::vector<Predicate>> compileAll(llvm::ArrayRef<mlir::Attribute> masks,
+                                                  const Context &context) {
   std::vector<Predicate> predicates;
   for (mlir::Attribute mask : masks) {
     llvm::Expected<Predicate> predicate = compileMask(mask, context);
@@ -68,7 +73,9 @@ llvm::Expected<std::vector<Predicate>> compileAll(llvm::ArrayRef<mlir::Attribute
 
 } // namespace
 
-void registerMask(mlir::TypeID kind, MaskCompiler compiler) { plugins()[kind] = std::move(compiler); }
+void registerMask(mlir::TypeID kind, MaskCompiler compiler) {
+  plugins()[kind] = std::move(compiler);
+}
 
 llvm::Expected<Predicate> compileMask(mlir::Attribute mask, const Context &context) {
   if (!mask)
@@ -90,7 +97,9 @@ llvm::Expected<Predicate> compileMask(mlir::Attribute mask, const Context &conte
     llvm::Expected<Number> stride = context.number(mask, 0, attr.getStride());
     if (!stride)
       return stride.takeError();
-    return [n = *stride](const Pair &p) { return floorMod(p.queryPosition - p.key, atLeastOne(n.of(p.head))) == 0; };
+    return [n = *stride](const Pair &p) {
+      return floorMod(p.queryPosition - p.key, atLeastOne(n.of(p.head))) == 0;
+    };
   }
   if (auto attr = llvm::dyn_cast<attn::ChunkedAttr>(mask)) {
     llvm::Expected<Number> size = context.number(mask, 0, attr.getSize());

@@ -44,7 +44,8 @@ Dot dot(const std::vector<float> &a, const float *b) {
 class KeyRows {
 public:
   KeyRows(const Layout &layout, int64_t batch, int64_t kvHead)
-      : layout(layout), batch(batch), kvHead(kvHead), keys(size_t(layout.keyLength(batch))), values(keys.size()) {}
+      : layout(layout), batch(batch), kvHead(kvHead), keys(size_t(layout.keyLength(batch))),
+        values(keys.size()) {}
 
   llvm::Expected<const float *> key(int64_t j) {
     if (keys[size_t(j)].empty())
@@ -68,9 +69,9 @@ private:
 /// A key that counts for the row.
 struct Seen {
   const float *value;
-  double score;        ///< exact, after the modifications
-  double rounded;      ///< in float32
-  double errorBound;   ///< of a float32 score: Tolerance.h
+  double score;      ///< exact, after the modifications
+  double rounded;    ///< in float32
+  double errorBound; ///< of a float32 score: Tolerance.h
 };
 
 /// An op ready for evaluation.
@@ -87,8 +88,10 @@ struct Evaluator {
   llvm::Expected<RowResult> evaluateRow(const Row &row, KeyRows &rows, Mode mode) const;
 
 private:
-  llvm::Expected<std::vector<Seen>> seenBy(const Row &row, KeyRows &rows, Mode mode, RowResult &result) const;
-  Seen modified(double dotProduct, double absolute, const Pair &pair, Mode mode, RowResult &result) const;
+  llvm::Expected<std::vector<Seen>> seenBy(const Row &row, KeyRows &rows, Mode mode,
+                                           RowResult &result) const;
+  Seen modified(double dotProduct, double absolute, const Pair &pair, Mode mode,
+                RowResult &result) const;
   void finishExact(const std::vector<Seen> &seen, int64_t head, Mode mode, RowResult &result) const;
   void finishRounded(const std::vector<Seen> &seen, int64_t head, RowResult &result) const;
 };
@@ -128,7 +131,8 @@ Pair Evaluator::pairOf(const Row &row) const {
   return pair;
 }
 
-Seen Evaluator::modified(double dotProduct, double absolute, const Pair &pair, Mode mode, RowResult &result) const {
+Seen Evaluator::modified(double dotProduct, double absolute, const Pair &pair, Mode mode,
+                         RowResult &result) const {
   double factor = scale.of(pair.head);
   Seen seen{nullptr, factor * dotProduct, 0, 0};
   double exact = seen.score;
@@ -153,7 +157,8 @@ Seen Evaluator::modified(double dotProduct, double absolute, const Pair &pair, M
   return seen;
 }
 
-llvm::Expected<std::vector<Seen>> Evaluator::seenBy(const Row &row, KeyRows &rows, Mode mode, RowResult &result) const {
+llvm::Expected<std::vector<Seen>> Evaluator::seenBy(const Row &row, KeyRows &rows, Mode mode,
+                                                    RowResult &result) const {
   std::vector<Seen> all;
   std::vector<float> q = layout.queryRow(row.batch, row.query, row.head);
   Pair pair = pairOf(row);
@@ -184,7 +189,8 @@ template <typename Score> double largest(const std::vector<Seen> &seen, Score sc
   return m;
 }
 
-void Evaluator::finishExact(const std::vector<Seen> &seen, int64_t head, Mode mode, RowResult &result) const {
+void Evaluator::finishExact(const std::vector<Seen> &seen, int64_t head, Mode mode,
+                            RowResult &result) const {
   size_t dim = size_t(layout.vDim());
   double m = largest(seen, [](const Seen &s) { return s.score; });
   std::vector<double> absolutes(dim), squares(dim), errors(dim);
@@ -205,12 +211,14 @@ void Evaluator::finishExact(const std::vector<Seen> &seen, int64_t head, Mode mo
   result.lseScoreError = std::fmax(result.lseScoreError, lseError / sum);
   double sinkPart = sink ? std::exp(sink->of(head) - m) : 0;
   double denominator = sum + sinkPart;
-  double rounding = layout.elementType() == ElementType::F32 ? 0 : unitRoundoff(layout.elementType());
+  double rounding =
+      layout.elementType() == ElementType::F32 ? 0 : unitRoundoff(layout.elementType());
   for (size_t c = 0; c < dim; ++c) {
     result.output[c] /= denominator;
     result.absSum = std::fmax(result.absSum, absolutes[c] / denominator);
     result.maxOutput = std::fmax(result.maxOutput, std::fabs(result.output[c]));
-    result.roundingError = std::fmax(result.roundingError, rounding * std::sqrt(squares[c]) / denominator);
+    result.roundingError =
+        std::fmax(result.roundingError, rounding * std::sqrt(squares[c]) / denominator);
   }
   if (mode == Mode::Exact)
     return;
@@ -233,7 +241,8 @@ void Evaluator::finishExact(const std::vector<Seen> &seen, int64_t head, Mode mo
   }
 }
 
-void Evaluator::finishRounded(const std::vector<Seen> &seen, int64_t head, RowResult &result) const {
+void Evaluator::finishRounded(const std::vector<Seen> &seen, int64_t head,
+                              RowResult &result) const {
   size_t dim = size_t(layout.vDim());
   ElementType type = layout.elementType();
   double m = largest(seen, [](const Seen &s) { return s.rounded; }), sum = 0;
@@ -284,8 +293,8 @@ llvm::Expected<Lengths> lengthsOf(attn::AttentionOp op, const Inputs &inputs) {
   return lengths;
 }
 
-llvm::Expected<std::vector<RowResult>> evaluate(attn::AttentionOp op, const Inputs &inputs, llvm::ArrayRef<Row> rows,
-                                                Mode mode) {
+llvm::Expected<std::vector<RowResult>> evaluate(attn::AttentionOp op, const Inputs &inputs,
+                                                llvm::ArrayRef<Row> rows, Mode mode) {
   llvm::Expected<Evaluator> evaluator = Evaluator::create(op, inputs);
   if (!evaluator)
     return evaluator.takeError();
@@ -294,7 +303,8 @@ llvm::Expected<std::vector<RowResult>> evaluate(attn::AttentionOp op, const Inpu
   std::vector<size_t> order(rows.size());
   std::iota(order.begin(), order.end(), size_t(0));
   llvm::sort(order, [&](size_t a, size_t b) {
-    return std::tuple(rows[a].batch, rows[a].head / group, a) < std::tuple(rows[b].batch, rows[b].head / group, b);
+    return std::tuple(rows[a].batch, rows[a].head / group, a) <
+           std::tuple(rows[b].batch, rows[b].head / group, b);
   });
   std::vector<RowResult> results(rows.size());
   std::optional<KeyRows> keys;
@@ -312,7 +322,8 @@ llvm::Expected<std::vector<RowResult>> evaluate(attn::AttentionOp op, const Inpu
   return results;
 }
 
-llvm::Expected<std::vector<bool>> seenKeys(attn::AttentionOp op, const Inputs &inputs, int64_t batch) {
+llvm::Expected<std::vector<bool>> seenKeys(attn::AttentionOp op, const Inputs &inputs,
+                                           int64_t batch) {
   llvm::Expected<Evaluator> evaluator = Evaluator::create(op, inputs);
   if (!evaluator)
     return evaluator.takeError();
@@ -328,8 +339,8 @@ llvm::Expected<std::vector<bool>> seenKeys(attn::AttentionOp op, const Inputs &i
   return seen;
 }
 
-llvm::Expected<std::vector<llvm::SmallVector<int64_t, 4>>> rowIndices(attn::AttentionOp op, const Inputs &inputs,
-                                                                      llvm::ArrayRef<Row> rows) {
+llvm::Expected<std::vector<llvm::SmallVector<int64_t, 4>>>
+rowIndices(attn::AttentionOp op, const Inputs &inputs, llvm::ArrayRef<Row> rows) {
   llvm::Expected<Layout> layout = Layout::create(Context{op, inputs});
   if (!layout)
     return layout.takeError();

@@ -47,14 +47,15 @@ llvm::Expected<Lengths> lengthsOf(attn::AttentionOp op, const Inputs &inputs);
 
 /// Evaluates chosen rows. Fails where a visible key lies on no page (-1, or beyond the
 /// table) and where an array is missing; nothing invisible is ever read.
-llvm::Expected<std::vector<RowResult>> evaluate(attn::AttentionOp op, const Inputs &inputs, llvm::ArrayRef<Row> rows,
-                                                Mode mode = Mode::Exact);
+llvm::Expected<std::vector<RowResult>> evaluate(attn::AttentionOp op, const Inputs &inputs,
+                                                llvm::ArrayRef<Row> rows, Mode mode = Mode::Exact);
 
 /// For each key of sequence `batch`, whether the mask shows it to any query and head.
-llvm::Expected<std::vector<bool>> seenKeys(attn::AttentionOp op, const Inputs &inputs, int64_t batch);
+llvm::Expected<std::vector<bool>> seenKeys(attn::AttentionOp op, const Inputs &inputs,
+                                           int64_t batch);
 
 /// Where a row lies in output and LSE: (batch, query, head), or (token, head) if ragged.
-llvm::Expected<std::vector<llvm::SmallVector<int64_t, 4>>> rowIndices(attn::AttentionOp op, const Inputs &inputs,
-                                                                      llvm::ArrayRef<Row> rows);
+llvm::Expected<std::vector<llvm::SmallVector<int64_t, 4>>>
+rowIndices(attn::AttentionOp op, const Inputs &inputs, llvm::ArrayRef<Row> rows);
 
 } // namespace llmopt::reference

@@ -19,37 +19,39 @@ llvm::Expected<Region> Region::compile(mlir::Region &region, const Context &cont
   return program;
 }
 
-/// The array of a scalar of the op's `args` that a region reads.
-static llvm::Expected<Array> capturedArray(mlir::Value value, const Context &context) {
-  unsigned index = 0;
-  for (mlir::Value argument : context.op.getArgs()) {
-    if (argument == value)
-      return context.argument(index);
-    ++index;
-  }
-  return error("a region reads a value that is neither a constant nor one of the op's `args`");
+/// A scalar argument of the function that a region reads: number `userN`.
+static llvm::Expected<double> captured(mlir::Value value, const Context &context) {
+  auto argument = llvm::dyn_cast<mlir::BlockArgument>(value);
+  if (!argument)
+    return error(
+        "a region reads a value that is neither a constant nor an argument of the function");
+  std::string name = "user" + std::to_string(argument.getArgNumber());
+  auto it = context.inputs.numbers.find(name);
+  if (it == context.inputs.numbers.end())
+    return error("number '" + name + "', which a region reads, is not given");
+  return value.getType().isF32() ? float(it->second) : it->second;
 }
 
 llvm::Expected<unsigned> Region::slotOf(mlir::Value value, const Context &context) {
   if (auto it = slots.find(value); it != slots.end())
     return it->second;
-  Number number;
+  double number = 0;
   mlir::Attribute constant;
   if (mlir::matchPattern(value, mlir::m_Constant(&constant))) {
     if (auto real = llvm::dyn_cast<mlir::FloatAttr>(constant))
-      number.values.push_back(real.getValueAsDouble());
+      number = real.getValueAsDouble();
     else if (auto integer = llvm::dyn_cast<mlir::IntegerAttr>(constant))
-      number.values.push_back(double(value.getType().isInteger(1) ? int64_t(integer.getValue().getZExtValue())
-                                                                  : integer.getValue().getSExtValue()));
+      number = double(value.getType().isInteger(1) ? int64_t(integer.getValue().getZExtValue())
+                                                   : integer.getValue().getSExtValue());
     else
       return error("a region uses a constant that is no scalar");
   } else {
-    llvm::Expected<Array> array = capturedArray(value, context);
-    if (!array)
-      return array.takeError();
-    number.values.push_back(array->at({}));
+    llvm::Expected<double> outside = captured(value, context);
+    if (!outside)
+      return outside.takeError();
+    number = *outside;
   }
-  captures.push_back({slotCount, std::move(number)});
+  captures.push_back({slotCount, number});
   slots[value] = slotCount;
   return slotCount++;
 }
@@ -88,10 +90,8 @@ Scalar Region::run(const double *score, const Pair &pair, Mode mode) const {
   values[slot++].i = pair.head;
   values[slot++].i = pair.queryPosition;
   values[slot++].i = pair.key;
-  for (const Capture &capture : captures) {
-    double value = capture.number.of(pair.head);
-    values[capture.slot] = {value, int64_t(value)};
-  }
+  for (const Capture &capture : captures)
+    values[capture.slot] = {capture.number, int64_t(capture.number)};
   for (const Step &step : steps) {
     Scalar operands[kMostOperands];
     for (unsigned i = 0; i < step.operandCount; ++i)

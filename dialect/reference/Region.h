@@ -27,7 +27,9 @@ public:
   static llvm::Expected<Region> compile(mlir::Region &region, const Context &context);
 
   bool visible(const Pair &pair) const { return run(nullptr, pair, Mode::Exact).i != 0; }
-  double score(double score, const Pair &pair, Mode mode) const { return run(&score, pair, mode).f; }
+  double score(double score, const Pair &pair, Mode mode) const {
+    return run(&score, pair, mode).f;
+  }
 
 private:
   static constexpr unsigned kMostOperands = 3;
@@ -41,7 +43,7 @@ private:
   /// A constant, or a number from outside the region.
   struct Capture {
     unsigned slot;
-    Number number;
+    double number;
   };
 
   Scalar run(const double *score, const Pair &pair, Mode mode) const;

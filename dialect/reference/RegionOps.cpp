@@ -91,7 +91,9 @@ const llvm::StringMap<Real2> &binaryReals() {
   return table;
 }
 
-int64_t floorDivide(int64_t a, int64_t b) { return b == 0 ? 0 : a / b - (a % b != 0 && (a < 0) != (b < 0)); }
+int64_t floorDivide(int64_t a, int64_t b) {
+  return b == 0 ? 0 : a / b - (a % b != 0 && (a < 0) != (b < 0));
+}
 int64_t power(int64_t a, int64_t b) {
   int64_t product = 1;
   for (; b > 0; --b)
@@ -138,7 +140,8 @@ ScalarFunction compareIntegers(int64_t predicate, unsigned width) {
   return [=](const Scalar *v) {
     int64_t a = asSigned(v[0].i, width), b = asSigned(v[1].i, width);
     uint64_t ua = asUnsigned(v[0].i, width), ub = asUnsigned(v[1].i, width);
-    const bool results[] = {a == b, a != b, a < b, a <= b, a > b, a >= b, ua < ub, ua <= ub, ua > ub, ua >= ub};
+    const bool results[] = {a == b,  a != b, a<b, a <= b, a> b, a >= b, ua<ub, ua <= ub, ua> ub,
+                            ua >= ub};
     return Scalar{0, results[predicate]};
   };
 }
@@ -150,7 +153,8 @@ ScalarFunction compareReals(int64_t predicate) {
     double a = v[0].f, b = v[1].f;
     bool nan = std::isnan(a) || std::isnan(b);
     const bool ordered[] = {false, a == b, a > b, a >= b, a < b, a <= b, a != b, true};
-    bool result = predicate < 8 ? !nan && ordered[predicate] : predicate == 15 || nan || ordered[predicate - 7];
+    bool result = predicate < 8 ? !nan && ordered[predicate]
+                                : predicate == 15 || nan || ordered[predicate - 7];
     if (predicate == 14)
       result = nan;
     return Scalar{0, result};
@@ -191,7 +195,9 @@ ScalarFunction specialFunction(mlir::Operation &op) {
     return toInteger(to, name == "arith.fptosi");
   if (name == "arith.truncf") { // a rounding that the spec asks for, in every mode
     std::optional<ElementType> type = elementTypeOf(result);
-    return [=](const Scalar *v) { return Scalar{type && *type != ElementType::F32 ? roundTo(*type, v[0].f) : v[0].f, 0}; };
+    return [=](const Scalar *v) {
+      return Scalar{type && *type != ElementType::F32 ? roundTo(*type, v[0].f) : v[0].f, 0};
+    };
   }
   if (name == "math.fma")
     return [](const Scalar *v) { return Scalar{std::fma(v[0].f, v[1].f, v[2].f), 0}; };
@@ -213,12 +219,15 @@ llvm::Expected<ScalarFunction> scalarFunction(mlir::Operation &op) {
   mlir::Type type = op.getResult(0).getType();
   if (Int2 f = signedInts().lookup(name)) {
     unsigned width = widthOf(type);
-    return [f, width](const Scalar *v) { return Scalar{0, wrap(f(asSigned(v[0].i, width), asSigned(v[1].i, width)), width)}; };
+    return [f, width](const Scalar *v) {
+      return Scalar{0, wrap(f(asSigned(v[0].i, width), asSigned(v[1].i, width)), width)};
+    };
   }
   if (Unsigned2 f = unsignedInts().lookup(name)) {
     unsigned width = widthOf(type);
     return [f, width](const Scalar *v) {
-      return Scalar{0, wrap(int64_t(f(asUnsigned(v[0].i, width), asUnsigned(v[1].i, width))), width)};
+      return Scalar{0,
+                    wrap(int64_t(f(asUnsigned(v[0].i, width), asUnsigned(v[1].i, width))), width)};
     };
   }
   if (ScalarFunction f = specialFunction(op))

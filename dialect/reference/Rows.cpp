@@ -20,7 +20,8 @@ uint64_t next(uint64_t &state) {
 
 /// Adds both sides of the queries shift + k step; of `most` of them, evenly spread, where
 /// there are more.
-void addBoundaries(std::set<int64_t> &queries, int64_t length, int64_t step, int64_t shift, int64_t most) {
+void addBoundaries(std::set<int64_t> &queries, int64_t length, int64_t step, int64_t shift,
+                   int64_t most) {
   if (step <= 0)
     return;
   int64_t first = shift >= 0 ? shift : shift + (-shift + step - 1) / step * step;
@@ -34,7 +35,8 @@ void addBoundaries(std::set<int64_t> &queries, int64_t length, int64_t step, int
 
 } // namespace
 
-RowChoice chooseRows(const Lengths &lengths, const Boundaries &boundaries, uint64_t seed, int64_t limit) {
+RowChoice chooseRows(const Lengths &lengths, const Boundaries &boundaries, uint64_t seed,
+                     int64_t limit) {
   RowChoice choice;
   double elements = 0;
   for (size_t b = 0; b < lengths.queries.size(); ++b) {
@@ -49,7 +51,8 @@ RowChoice chooseRows(const Lengths &lengths, const Boundaries &boundaries, uint6
     std::set<int64_t> queries;
     if (!all) {
       int64_t toPosition = lengths.keys[size_t(b)] - length;
-      int64_t most = std::max(kFewestBoundaries, limit / (8 * std::max<int64_t>(1, lengths.keys[size_t(b)])));
+      int64_t most =
+          std::max(kFewestBoundaries, limit / (8 * std::max<int64_t>(1, lengths.keys[size_t(b)])));
       addBoundaries(queries, length, boundaries.queryTile, boundaries.queryTile, most);
       for (int64_t step : {boundaries.keyTile, boundaries.page, boundaries.split})
         addBoundaries(queries, length, step, step - toPosition, most);

@@ -52,7 +52,8 @@ llvm::Expected<ScoreFunction> bias(attn::BiasAttr attr, const Context &context) 
 llvm::Expected<ScoreFunction> custom(attn::CustomScoreAttr attr, const Context &context) {
   if (attr.getRegion() >= context.op.getBodies().size())
     return error("score region " + llvm::Twine(attr.getRegion()) + " does not exist");
-  llvm::Expected<Region> region = Region::compile(context.op.getBodies()[attr.getRegion()], context);
+  llvm::Expected<Region> region =
+      Region::compile(context.op.getBodies()[attr.getRegion()], context);
   if (!region)
     return region.takeError();
   return [r = *region](double s, const Pair &p, Mode mode) { return r.score(s, p, mode); };
@@ -71,12 +72,15 @@ llvm::Expected<ScoreFunction> compile(mlir::Attribute attr, const Context &conte
     return it->second(attr, context);
   std::string text;
   llvm::raw_string_ostream(text) << attr;
-  return error("the oracle does not know score " + text + "; a plugin teaches it by registerScore()");
+  return error("the oracle does not know score " + text +
+               "; a plugin teaches it by registerScore()");
 }
 
 } // namespace
 
-void registerScore(mlir::TypeID kind, ScoreCompiler compiler) { plugins()[kind] = std::move(compiler); }
+void registerScore(mlir::TypeID kind, ScoreCompiler compiler) {
+  plugins()[kind] = std::move(compiler);
+}
 
 llvm::Expected<ScoreFunction> compileScores(const Context &context) {
   std::vector<ScoreFunction> functions;

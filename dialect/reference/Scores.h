@@ -19,7 +19,8 @@ using ScoreFunction = std::function<double(double score, const Pair &, Mode)>;
 llvm::Expected<ScoreFunction> compileScores(const Context &context);
 
 /// Teaches the oracle a score attribute of another dialect, by its TypeID.
-using ScoreCompiler = std::function<llvm::Expected<ScoreFunction>(mlir::Attribute, const Context &)>;
+using ScoreCompiler =
+    std::function<llvm::Expected<ScoreFunction>(mlir::Attribute, const Context &)>;
 void registerScore(mlir::TypeID kind, ScoreCompiler compiler);
 
 } // namespace llmopt::reference

@@ -42,7 +42,8 @@ RowTolerance toleranceOf(const RowResult &result, ElementType outputType) {
   return tolerance;
 }
 
-RowVerdict judge(const RowResult &result, ElementType outputType, llvm::ArrayRef<double> output, const double *lse) {
+RowVerdict judge(const RowResult &result, ElementType outputType, llvm::ArrayRef<double> output,
+                 const double *lse) {
   RowTolerance tolerance = toleranceOf(result, outputType);
   RowVerdict verdict;
   for (size_t c = 0; c < output.size(); ++c) {

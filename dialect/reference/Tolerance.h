@@ -56,13 +56,14 @@ RowTolerance toleranceOf(const RowResult &result, ElementType outputType);
 /// One row's result against the oracle's.
 struct RowVerdict {
   bool passed = true;
-  double worst = 0; ///< largest error over tolerance; infinite where not comparable
+  double worst = 0;      ///< largest error over tolerance; infinite where not comparable
   int64_t component = 0; ///< where; -1: the LSE
   double got = 0, want = 0, tolerance = 0;
   double worstLse = 0; ///< the same of the LSE
 };
 
 /// `lse` is null where the op returns none.
-RowVerdict judge(const RowResult &result, ElementType outputType, llvm::ArrayRef<double> output, const double *lse);
+RowVerdict judge(const RowResult &result, ElementType outputType, llvm::ArrayRef<double> output,
+                 const double *lse);
 
 } // namespace llmopt::reference

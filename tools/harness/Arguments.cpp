@@ -5,6 +5,8 @@
 
 #include "mlir/IR/TypeUtilities.h"
 
+#include "llvm/ADT/StringExtras.h"
+
 #include <limits>
 
 namespace llmopt::harness {
@@ -39,8 +41,8 @@ std::vector<Use> usesOf(attn::AttentionOp op) {
   return uses;
 }
 
-double numberValue(llvm::StringRef name, bool isFloat, const ArgumentExtents &extents, const Shape &shape,
-                   Random &random) {
+double numberValue(llvm::StringRef name, bool isFloat, const ArgumentExtents &extents,
+                   const Shape &shape, Random &random) {
   int64_t most = std::max<int64_t>(1, extents.keys);
   if (!isFloat) {
     if (name.contains("left") || name.contains("right"))
@@ -60,7 +62,8 @@ double numberValue(llvm::StringRef name, bool isFloat, const ArgumentExtents &ex
   return random.normal();
 }
 
-double element(const Use &use, ElementType type, const ArgumentExtents &extents, const Shape &shape, Random &random) {
+double element(const Use &use, ElementType type, const ArgumentExtents &extents, const Shape &shape,
+               Random &random) {
   switch (use.role) {
   case Role::DenseMask:
     return random.chance(0.75);
@@ -93,13 +96,15 @@ llvm::SmallVector<int64_t, 5> extentsOf(mlir::Type type, const ArgumentExtents &
 
 } // namespace
 
-llvm::Error addArguments(attn::AttentionOp op, const ArgumentExtents &extents, const Shape &shape, Call &call) {
+llvm::Error addArguments(attn::AttentionOp op, const ArgumentExtents &extents, const Shape &shape,
+                         Call &call) {
   std::vector<Use> uses = usesOf(op);
   for (size_t i = 0; i < uses.size(); ++i) {
     mlir::Type type = op.getArgs()[unsigned(i)].getType();
     std::optional<ElementType> format = reference::elementTypeOf(mlir::getElementTypeOrSelf(type));
     if (!format)
-      return reference::error("the harness does not know the element type of args operand " + llvm::Twine(i));
+      return reference::error("the harness does not know the element type of args operand " +
+                              llvm::Twine(i));
     llvm::SmallVector<int64_t, 5> size = extentsOf(type, extents);
     if (uses[i].role == Role::Number || uses[i].role == Role::Sink)
       for (int64_t &extent : size)
@@ -110,6 +115,30 @@ llvm::Error addArguments(attn::AttentionOp op, const ArgumentExtents &extents, c
     Random random(shape.seed, name);
     array.fill([&] { return element(uses[i], *format, extents, shape, random); });
   }
+  return llvm::Error::success();
+}
+
+llvm::Error addNumbers(attn::AttentionOp op, const Shape &shape, Call &call) {
+  std::vector<std::string> known;
+  for (const reference::LiteralNumber &literal : reference::literalNumbers(op))
+    known.push_back(literal.name);
+  for (mlir::Region &body : op.getBodies())
+    body.walk([&](mlir::Operation *inner) {
+      for (mlir::Value operand : inner->getOperands()) {
+        auto argument = llvm::dyn_cast<mlir::BlockArgument>(operand);
+        if (!argument || body.isAncestor(argument.getParentRegion()))
+          continue;
+        std::string name = "user" + std::to_string(argument.getArgNumber());
+        Random random(shape.seed, name);
+        bool isFloat = llvm::isa<mlir::FloatType>(argument.getType());
+        call.numbers.try_emplace(name, isFloat ? random.normal() : double(random.integer(1, 8)));
+        known.push_back(std::move(name));
+      }
+    });
+  for (const auto &[name, value] : call.numbers)
+    if (!llvm::is_contained(known, name))
+      return reference::error("the spec has no number '" + name + "'; it has " +
+                              llvm::join(known, ", "));
   return llvm::Error::success();
 }
 

@@ -11,6 +11,11 @@ struct ArgumentExtents {
 };
 
 /// Adds arg0 ... argN to the call.
-llvm::Error addArguments(attn::AttentionOp op, const ArgumentExtents &extents, const Shape &shape, Call &call);
+llvm::Error addArguments(attn::AttentionOp op, const ArgumentExtents &extents, const Shape &shape,
+                         Call &call);
+
+/// Gives `userN`, the function's scalar arguments that regions read, a value where the
+/// call has none; refuses numbers by names that the op does not know.
+llvm::Error addNumbers(attn::AttentionOp op, const Shape &shape, Call &call);
 
 } // namespace llmopt::harness

@@ -20,13 +20,16 @@ llvm::SmallVector<int64_t, 5> stridesOf(llvm::ArrayRef<int64_t> shape, StrideSty
   return strides;
 }
 
-uint64_t hashOf(const Bytes &bytes) { return llvm::xxh3_64bits(llvm::ArrayRef<uint8_t>(bytes.data(), bytes.size())); }
+uint64_t hashOf(const Bytes &bytes) {
+  return llvm::xxh3_64bits(llvm::ArrayRef<uint8_t>(bytes.data(), bytes.size()));
+}
 
 } // namespace
 
-HostArray::HostArray(std::string name, ElementType type, llvm::ArrayRef<int64_t> shape, Access access,
-                     StrideStyle style)
-    : name(std::move(name)), type(type), shape(shape), strides(stridesOf(shape, style)), access(access) {
+HostArray::HostArray(std::string name, ElementType type, llvm::ArrayRef<int64_t> shape,
+                     Access access, StrideStyle style)
+    : name(std::move(name)), type(type), shape(shape), strides(stridesOf(shape, style)),
+      access(access) {
   int64_t extent = 1;
   for (size_t d = 0; d < shape.size(); ++d)
     extent += std::max<int64_t>(0, shape[d] - 1) * strides[d];
@@ -34,8 +37,8 @@ HostArray::HostArray(std::string name, ElementType type, llvm::ArrayRef<int64_t>
   bytes.assign(size + 2 * kGuard, access == Access::In ? kNever : kCanary);
   if (access == Access::Out)
     forEach([&](int64_t offset) {
-      std::memset(static_cast<uint8_t *>(data()) + size_t(offset) * reference::sizeOf(this->type), kNever,
-                  reference::sizeOf(this->type));
+      std::memset(static_cast<uint8_t *>(data()) + size_t(offset) * reference::sizeOf(this->type),
+                  kNever, reference::sizeOf(this->type));
     });
 }
 
@@ -74,7 +77,8 @@ std::string HostArray::damage(int64_t firstUnwritten) const {
   });
   for (size_t b = 0; b < bytes.size(); ++b)
     if (!isElement[b] && bytes[b] != kCanary)
-      return "'" + name + "' was written outside its elements, at byte " + std::to_string(int64_t(b) - int64_t(kGuard));
+      return "'" + name + "' was written outside its elements, at byte " +
+             std::to_string(int64_t(b) - int64_t(kGuard));
   if (access == Access::InOut || shape.empty() || shape[0] <= firstUnwritten)
     return "";
   // Padded rows at the end of a ragged output still hold what they held.
@@ -83,8 +87,10 @@ std::string HostArray::damage(int64_t firstUnwritten) const {
   std::string text;
   rest.forEach([&](int64_t offset) {
     for (size_t b = 0; b < size; ++b)
-      if (bytes[kGuard + size_t(offset + firstUnwritten * strides[0]) * size + b] != kNever && text.empty())
-        text = "'" + name + "' was written in a padded row, from row " + std::to_string(firstUnwritten) + " on";
+      if (bytes[kGuard + size_t(offset + firstUnwritten * strides[0]) * size + b] != kNever &&
+          text.empty())
+        text = "'" + name + "' was written in a padded row, from row " +
+               std::to_string(firstUnwritten) + " on";
   });
   return text;
 }

@@ -22,7 +22,9 @@ template <typename T> struct AlignedAllocator {
   using value_type = T;
   AlignedAllocator() = default;
   template <typename U> AlignedAllocator(const AlignedAllocator<U> &) {}
-  T *allocate(size_t n) { return static_cast<T *>(::operator new(n * sizeof(T), std::align_val_t(64))); }
+  T *allocate(size_t n) {
+    return static_cast<T *>(::operator new(n * sizeof(T), std::align_val_t(64)));
+  }
   void deallocate(T *p, size_t) { ::operator delete(p, std::align_val_t(64)); }
   bool operator==(const AlignedAllocator &) const { return true; }
 };
@@ -34,8 +36,8 @@ class HostArray {
 public:
   enum class Access : uint8_t { In, Out, InOut };
 
-  HostArray(std::string name, ElementType type, llvm::ArrayRef<int64_t> shape, Access access = Access::In,
-            StrideStyle style = StrideStyle::Packed);
+  HostArray(std::string name, ElementType type, llvm::ArrayRef<int64_t> shape,
+            Access access = Access::In, StrideStyle style = StrideStyle::Packed);
 
   std::string name;
   ElementType type;

@@ -31,7 +31,9 @@ private:
 
   const Spec &spec;
   std::vector<Case> cases;
-  bool ragged() const { return spec.attention && attn::AttentionOp(spec.attention).isRaggedQuery(); }
+  bool ragged() const {
+    return spec.attention && attn::AttentionOp(spec.attention).isRaggedQuery();
+  }
 };
 
 Case &HardCases::add(std::string name, Lengths queries, Lengths keys) {
@@ -52,7 +54,8 @@ void HardCases::addLengths() {
   add("decode at tile edges", Lengths(edges.size(), 1), edges);
   add("extend by 5 at tile edges", Lengths(edges.size(), 5), edges);
   for (int64_t queries : {2, 64})
-    add("alignment with " + std::to_string(queries) + " queries (A10)", Lengths(6, queries), {1, 2, 5, 63, 64, 65});
+    add("alignment with " + std::to_string(queries) + " queries (A10)", Lengths(6, queries),
+        {1, 2, 5, 63, 64, 65});
   add("more queries than keys (A3)", {76, 76}, {1, 40});
   Lengths tiny(12, 2);
   tiny.front() = 4096;
@@ -77,9 +80,11 @@ void HardCases::addGarbage() {
   plain.queryLengths = {1, 1, 1, 1};
   plain.keyLengths = {32, 64, 96, 48};
   plain.garbage = Garbage::Zero;
-  for (auto [kind, name] : {std::pair(Garbage::NaN, "NaN"), std::pair(Garbage::Infinity, "+inf"),
-                            std::pair(Garbage::NegInfinity, "-inf"), std::pair(Garbage::Mixed, "anything")})
-    addTwin(std::string(name) + " in unused slots (A1)", plain, [kind](Shape &s) { s.garbage = kind; });
+  for (auto [kind, name] :
+       {std::pair(Garbage::NaN, "NaN"), std::pair(Garbage::Infinity, "+inf"),
+        std::pair(Garbage::NegInfinity, "-inf"), std::pair(Garbage::Mixed, "anything")})
+    addTwin(std::string(name) + " in unused slots (A1)", plain,
+            [kind](Shape &s) { s.garbage = kind; });
   addTwin("NaN in unused slots of K alone (A1)", plain, [](Shape &s) {
     s.garbage = Garbage::NaN;
     s.garbageInValues = false;
@@ -114,7 +119,8 @@ void HardCases::addPages() {
   });
   plain.queryLengths = {1, 1};
   plain.keyLengths = {1024, 150};
-  addTwin("-1 for pages that no row sees (A27)", plain, [](Shape &s) { s.hideUnseen = s.spoilUnseen = true; });
+  addTwin("-1 for pages that no row sees (A27)", plain,
+          [](Shape &s) { s.hideUnseen = s.spoilUnseen = true; });
 }
 
 /// Data that shows an error of its kind at once, and scores at the edge of float32.
@@ -133,21 +139,19 @@ void HardCases::addValues() {
 /// The same kernel with other numbers than the spec's.
 void HardCases::addNumbers() {
   std::map<std::string, double> ones, large;
-  for (const attn::NumberUse &use : attn::AttentionOp(spec.attention).getNumbers()) {
-    if (llvm::isa<attn::ArgAttr>(use.value))
+  for (const reference::LiteralNumber &literal : reference::literalNumbers(spec.attention)) {
+    if (literal.name == "scale") {
+      add("another scale", {3, 3}, {3, 129}).shape.numbers = {{"scale", 0.3}};
       continue;
-    if (!use.isFloat) {
-      ones[use.name.str()] = 1;
-      large[use.name.str()] = 100000;
-    } else if (use.name != "scale") {
-      ones[use.name.str()] = 1;
     }
+    ones[literal.name] = 1;
+    if (!literal.use.isFloat)
+      large[literal.name] = 100000;
   }
-  if (ones.empty())
-    return;
-  add("every integer number 1 (A8)", {3, 3}, {3, 129}).shape.numbers = ones;
-  add("numbers beyond every length", {3, 3}, {3, 129}).shape.numbers = large;
-  add("another scale", {3, 3}, {3, 129}).shape.numbers = {{"scale", 0.3}};
+  if (!ones.empty())
+    add("every number 1 (A8)", {3, 3}, {3, 129}).shape.numbers = ones;
+  if (!large.empty())
+    add("numbers beyond every length", {3, 3}, {3, 129}).shape.numbers = large;
 }
 
 void HardCases::addStrides() {
@@ -191,23 +195,29 @@ std::vector<Case> HardCases::all() {
 
 std::vector<Case> hardCases(const Spec &spec) { return HardCases(spec).all(); }
 
-std::vector<Case> randomShapes(const Spec &spec, int64_t count, uint64_t seed, int64_t mostProducts) {
+std::vector<Case> randomShapes(const Spec &spec, int64_t count, uint64_t seed,
+                               int64_t mostProducts) {
   std::vector<Case> cases;
   int64_t perElement = 512; // multiplications for a score of all heads
   if (attn::AttentionOp op = spec.attention)
-    perElement = std::max<int64_t>(1, std::abs(op.getQueryHeads())) * (std::abs(op.getQkDim()) + std::abs(op.getVDim()));
+    perElement = std::max<int64_t>(1, std::abs(op.getQueryHeads())) *
+                 (std::abs(op.getQkDim()) + std::abs(op.getVDim()));
   perElement = std::min<int64_t>(perElement, 1 << 16); // dynamic extents are large negative numbers
   for (int64_t i = 0; i < count; ++i) {
     Random random(seed, "shapes", uint64_t(i));
     Shape shape;
     shape.seed = random.next();
-    int64_t sequences = random.integer(1, 5), budget = std::max<int64_t>(4, mostProducts / perElement / sequences);
+    int64_t sequences = random.integer(1, 5),
+            budget = std::max<int64_t>(4, mostProducts / perElement / sequences);
     for (int64_t b = 0; b < sequences; ++b) {
       int64_t keys = random.chance(0.1) ? 0 : int64_t(std::exp2(random.uniform() * 9));
       keys = std::min(keys + random.integer(0, 3), budget / 2);
-      int64_t queries = random.chance(0.4) ? 1 : random.chance(0.1) ? 0 : random.integer(1, std::max<int64_t>(2, keys));
+      int64_t queries = random.chance(0.4)   ? 1
+                        : random.chance(0.1) ? 0
+                                             : random.integer(1, std::max<int64_t>(2, keys));
       shape.keyLengths.push_back(keys);
-      shape.queryLengths.push_back(std::min(queries, std::max<int64_t>(1, budget / std::max<int64_t>(1, keys))));
+      shape.queryLengths.push_back(
+          std::min(queries, std::max<int64_t>(1, budget / std::max<int64_t>(1, keys))));
     }
     shape.garbage = random.pick(std::array{Garbage::NaN, Garbage::Mixed});
     shape.strides = random.chance(0.3) ? StrideStyle::Padded : StrideStyle::Packed;
@@ -216,6 +226,10 @@ std::vector<Case> randomShapes(const Spec &spec, int64_t count, uint64_t seed, i
     shape.sparePages = random.integer(0, 9);
     shape.spareColumns = random.integer(1, 4);
     shape.partials = random.integer(1, 6);
+    if (spec.attention && random.chance(0.3))
+      for (const reference::LiteralNumber &literal : reference::literalNumbers(spec.attention))
+        shape.numbers[literal.name] =
+            literal.use.isFloat ? 0.05 + random.uniform() : double(random.integer(1, 60));
     cases.push_back({"random shape " + std::to_string(i), shape, std::nullopt, false});
   }
   return cases;

@@ -28,15 +28,16 @@ reference::RowChoice mergeRows(const HostArray &output) {
   return choice;
 }
 
-void judgeRow(const RowResult &result, const Row &row, llvm::ArrayRef<int64_t> index, const HostArray &output,
-              const HostArray *lse, Report &report) {
+void judgeRow(const RowResult &result, const Row &row, llvm::ArrayRef<int64_t> index,
+              const HostArray &output, const HostArray *lse, Report &report) {
   llvm::SmallVector<int64_t, 5> at(index);
   std::vector<double> got;
   at.push_back(0);
   for (at.back() = 0; at.back() < output.shape.back(); ++at.back())
     got.push_back(output.get(at));
   double gotLse = lse ? lse->get(index) : 0;
-  reference::RowVerdict verdict = reference::judge(result, output.type, got, lse ? &gotLse : nullptr);
+  reference::RowVerdict verdict =
+      reference::judge(result, output.type, got, lse ? &gotLse : nullptr);
   report.worst = std::fmax(report.worst, verdict.worst);
   report.worstLse = std::fmax(report.worstLse, verdict.worstLse);
   ++report.rowsChecked;
@@ -47,15 +48,19 @@ void judgeRow(const RowResult &result, const Row &row, llvm::ArrayRef<int64_t> i
   report.got = verdict.got;
   report.want = verdict.want;
   report.tolerance = verdict.tolerance;
-  std::string what = verdict.component < 0 ? "LSE" : "component " + std::to_string(verdict.component);
-  fail(report, llvm::formatv("sequence {0}, query {1}, head {2}, {3}: got {4}, want {5} +- {6} ({7} visible keys)",
-                             row.batch, row.query, row.head, what, verdict.got, verdict.want, verdict.tolerance,
-                             result.visible)
-                   .str());
+  std::string what =
+      verdict.component < 0 ? "LSE" : "component " + std::to_string(verdict.component);
+  fail(report,
+       llvm::formatv(
+           "sequence {0}, query {1}, head {2}, {3}: got {4}, want {5} +- {6} ({7} visible keys)",
+           row.batch, row.query, row.head, what, verdict.got, verdict.want, verdict.tolerance,
+           result.visible)
+           .str());
 }
 
 /// Executes the append on copies of the pools; bound to `inputs` from then on.
-llvm::Error append(const Spec &spec, const Call &call, reference::Inputs &inputs, std::vector<HostArray> &copies) {
+llvm::Error append(const Spec &spec, const Call &call, reference::Inputs &inputs,
+                   std::vector<HostArray> &copies) {
   copies.reserve(2);
   for (const HostArray &array : call.arrays)
     if (array.access == HostArray::Access::InOut) {
@@ -68,8 +73,9 @@ llvm::Error append(const Spec &spec, const Call &call, reference::Inputs &inputs
 
 } // namespace
 
-llvm::Expected<Report> check(const Spec &spec, const Call &call, const reference::Boundaries &boundaries,
-                             uint64_t seed, int64_t limit) {
+llvm::Expected<Report> check(const Spec &spec, const Call &call,
+                             const reference::Boundaries &boundaries, uint64_t seed,
+                             int64_t limit) {
   Report report;
   reference::Inputs inputs = call.inputs();
   std::vector<HostArray> pools;
@@ -78,7 +84,8 @@ llvm::Expected<Report> check(const Spec &spec, const Call &call, const reference
       return failure;
     for (const HostArray &pool : pools)
       if (pool.elementBytes() != call.find(pool.name)->elementBytes())
-        fail(report, "'" + pool.name + "' does not hold what the append writes, or more was written");
+        fail(report,
+             "'" + pool.name + "' does not hold what the append writes, or more was written");
   }
   const HostArray *output = call.find("o"), *lse = call.find("lse");
   if (output) {
@@ -126,7 +133,9 @@ std::string differentBits(const Call &a, const Call &b) {
     if (at != xs.end()) {
       int64_t element = (at - xs.begin()) / int64_t(reference::sizeOf(x->type));
       int64_t rowSize = std::string(name) == "o" ? x->shape.back() : 1;
-      return llvm::formatv("'{0}' differs in row {1}, component {2}", name, element / rowSize, element % rowSize).str();
+      return llvm::formatv("'{0}' differs in row {1}, component {2}", name, element / rowSize,
+                           element % rowSize)
+          .str();
     }
   }
   return "";

@@ -8,7 +8,9 @@ namespace {
 
 using reference::error;
 
-mlir::RankedTensorType tensorOf(mlir::Value value) { return llvm::dyn_cast<mlir::RankedTensorType>(value.getType()); }
+mlir::RankedTensorType tensorOf(mlir::Value value) {
+  return llvm::dyn_cast<mlir::RankedTensorType>(value.getType());
+}
 
 void take(int64_t &wanted, int64_t fixed) {
   if (!mlir::ShapedType::isDynamic(fixed))

@@ -32,11 +32,6 @@ double garbageValue(Garbage kind, Random &random) {
   return 0;
 }
 
-/// Where key `key` of a sequence starts in `array`: without head and component.
-struct Place {
-  llvm::SmallVector<int64_t, 5> index; ///< -1 stands for the KV head
-};
-
 class Generator {
 public:
   Generator(const Spec &spec, const Shape &shape) : spec(spec), shape(shape) {}
@@ -56,18 +51,22 @@ private:
   void addFreeAppend();
   void addOutputs();
 
-  HostArray &add(std::string name, ElementType type, llvm::ArrayRef<int64_t> extents, Access access = Access::In,
-                 StrideStyle style = StrideStyle::Packed) {
+  HostArray &add(std::string name, ElementType type, llvm::ArrayRef<int64_t> extents,
+                 Access access = Access::In, StrideStyle style = StrideStyle::Packed) {
     call.arrays.emplace_back(std::move(name), type, extents, access, style);
     return call.arrays.back();
   }
   void addIntegers(std::string name, ElementType type, llvm::ArrayRef<int64_t> values);
   void spoil(HostArray &array, bool wanted);
-  double keyComponent(bool value, int64_t key, int64_t head, int64_t component, Random &random) const;
+  double keyComponent(bool value, int64_t key, int64_t head, int64_t component,
+                      Random &random) const;
   /// The index of a row of K (or V) in `array`.
-  llvm::SmallVector<int64_t, 5> keyIndex(bool value, int64_t batch, int64_t key, int64_t head) const;
+  llvm::SmallVector<int64_t, 5> keyIndex(bool value, int64_t batch, int64_t key,
+                                         int64_t head) const;
   int64_t batch() const { return int64_t(shape.queryLengths.size()); }
-  int64_t pagesOf(int64_t b) const { return (shape.keyLengths[size_t(b)] + pageSize - 1) / pageSize; }
+  int64_t pagesOf(int64_t b) const {
+    return (shape.keyLengths[size_t(b)] + pageSize - 1) / pageSize;
+  }
   HostArray &keyArray(bool value);
   bool appended(int64_t b, int64_t key) const {
     return spec.append && key >= shape.keyLengths[size_t(b)] - shape.queryLengths[size_t(b)];
@@ -131,6 +130,8 @@ llvm::Error Generator::addAttention() {
                           *llvm::max_element(shape.keyLengths)};
   if (llvm::Error failure = addArguments(op, extents, shape, call))
     return failure;
+  if (llvm::Error failure = addNumbers(op, shape, call))
+    return failure;
   if (cache) {
     addPools();
     addTable();
@@ -148,9 +149,11 @@ llvm::Error Generator::addAttention() {
 
 void Generator::addQuery() {
   Random random(shape.seed, "q");
-  int64_t tokens = std::accumulate(shape.queryLengths.begin(), shape.queryLengths.end(), int64_t(0));
+  int64_t tokens =
+      std::accumulate(shape.queryLengths.begin(), shape.queryLengths.end(), int64_t(0));
   call.rows = op.isRaggedQuery() ? tokens : batch();
-  llvm::SmallVector<int64_t, 5> extents = {batch(), shape.queryLengths[0], shape.heads, shape.qkDim};
+  llvm::SmallVector<int64_t, 5> extents = {batch(), shape.queryLengths[0], shape.heads,
+                                           shape.qkDim};
   if (op.isRaggedQuery())
     extents = {tokens + shape.paddedTokens, shape.heads, shape.qkDim};
   HostArray &q = add("q", type, extents, Access::In, shape.strides);
@@ -159,7 +162,9 @@ void Generator::addQuery() {
     if (left-- <= 0)
       return garbageValue(shape.garbage, random);
     double value = random.normal() * shape.queryMagnitude;
-    return shape.fill == Fill::ZeroQuery ? 0 : shape.fill == Fill::Opposed ? std::fabs(value) : value;
+    return shape.fill == Fill::ZeroQuery ? 0
+           : shape.fill == Fill::Opposed ? std::fabs(value)
+                                         : value;
   });
 }
 
@@ -207,7 +212,8 @@ void Generator::addPools() {
     std::swap(extents[1], extents[2]);
   if (cache.getInterleaved()) {
     extents.insert(extents.begin() + 1, 2);
-    spoil(add("kv_pool", type, extents, access, style), shape.garbageInKeys && shape.garbageInValues);
+    spoil(add("kv_pool", type, extents, access, style),
+          shape.garbageInKeys && shape.garbageInValues);
     return;
   }
   spoil(add("k_pool", type, extents, access, style), shape.garbageInKeys);
@@ -266,7 +272,8 @@ llvm::Error Generator::hideAndSpoil() {
   for (int64_t b = 0; b < batch(); ++b)
     for (int64_t page = 0; page < pagesOf(b); ++page, ++entry) {
       bool used = false;
-      for (int64_t key = page * pageSize; key < std::min((page + 1) * pageSize, shape.keyLengths[size_t(b)]); ++key)
+      for (int64_t key = page * pageSize;
+           key < std::min((page + 1) * pageSize, shape.keyLengths[size_t(b)]); ++key)
         used |= seen[size_t(b)][size_t(key)] || appended(b, key);
       if (used)
         continue;
@@ -279,7 +286,8 @@ llvm::Error Generator::hideAndSpoil() {
   return llvm::Error::success();
 }
 
-double Generator::keyComponent(bool value, int64_t key, int64_t head, int64_t component, Random &random) const {
+double Generator::keyComponent(bool value, int64_t key, int64_t head, int64_t component,
+                               Random &random) const {
   double x = random.normal();
   if (value && shape.fill == Fill::OneHotValue)
     return key % shape.vDim == component;
@@ -296,12 +304,16 @@ HostArray &Generator::keyArray(bool value) {
   return *call.find(cache.getInterleaved() ? "kv_pool" : value ? "v_pool" : "k_pool");
 }
 
-llvm::SmallVector<int64_t, 5> Generator::keyIndex(bool value, int64_t b, int64_t key, int64_t head) const {
+llvm::SmallVector<int64_t, 5> Generator::keyIndex(bool value, int64_t b, int64_t key,
+                                                  int64_t head) const {
   if (!cache && !attn::AttentionOp(op).isRaggedKv())
     return {b, key, head};
   if (!cache)
-    return {std::accumulate(shape.keyLengths.begin(), shape.keyLengths.begin() + b, int64_t(0)) + key, head};
-  llvm::SmallVector<int64_t, 5> index = {tables[size_t(b)][size_t(key / pageSize)], key % pageSize, head};
+    return {std::accumulate(shape.keyLengths.begin(), shape.keyLengths.begin() + b, int64_t(0)) +
+                key,
+            head};
+  llvm::SmallVector<int64_t, 5> index = {tables[size_t(b)][size_t(key / pageSize)], key % pageSize,
+                                         head};
   if (attn::KvCacheType(cache).getHeadMajor())
     std::swap(index[1], index[2]);
   if (attn::KvCacheType(cache).getInterleaved())
@@ -317,7 +329,8 @@ void Generator::fillKeys() {
     for (int64_t b = 0; b < batch(); ++b) {
       Random random(shape.seed, value ? "v" : "k", uint64_t(b));
       for (int64_t key = 0; key < shape.keyLengths[size_t(b)]; ++key) {
-        bool absent = appended(b, key) || (cache && tables[size_t(b)][size_t(key / pageSize)] < 0) ||
+        bool absent = appended(b, key) ||
+                      (cache && tables[size_t(b)][size_t(key / pageSize)] < 0) ||
                       (shape.spoilUnseen && !seen[size_t(b)][size_t(key)]);
         for (int64_t head = 0; head < shape.kvHeads; ++head) {
           llvm::SmallVector<int64_t, 5> index;
@@ -342,14 +355,15 @@ void Generator::addAppend() {
   for (int64_t b = 0; b < batch(); ++b)
     for (int64_t i = 0; i < shape.queryLengths[size_t(b)]; ++i) {
       int64_t key = shape.keyLengths[size_t(b)] - shape.queryLengths[size_t(b)] + i;
-      slots.push_back(key < 0 ? -1 : homes[size_t(b)][size_t(key / pageSize)] * pageSize + key % pageSize);
+      slots.push_back(
+          key < 0 ? -1 : homes[size_t(b)][size_t(key / pageSize)] * pageSize + key % pageSize);
     }
   slots.insert(slots.end(), size_t(shape.paddedTokens), -1);
   for (bool value : {false, true}) {
     Random random(shape.seed, value ? "new_v" : "new_k");
     int64_t dim = value ? shape.vDim : shape.qkDim, row = 0, left = 0;
-    HostArray &array =
-        add(value ? "new_v" : "new_k", type, {int64_t(slots.size()), shape.kvHeads, dim}, Access::In, shape.strides);
+    HostArray &array = add(value ? "new_v" : "new_k", type,
+                           {int64_t(slots.size()), shape.kvHeads, dim}, Access::In, shape.strides);
     array.fill([&] {
       if (left == 0)
         left = shape.kvHeads * dim, ++row;
@@ -378,8 +392,8 @@ void Generator::addFreeAppend() {
   for (int64_t t = 0; t < rows; ++t)
     slots.push_back(t % 5 == 4 || size_t(t) >= all.size() ? -1 : all[size_t(t)]);
   for (bool value : {false, true})
-    add(value ? "new_v" : "new_k", type, {rows, shape.kvHeads, value ? shape.vDim : shape.qkDim}, Access::In,
-        shape.strides)
+    add(value ? "new_v" : "new_k", type, {rows, shape.kvHeads, value ? shape.vDim : shape.qkDim},
+        Access::In, shape.strides)
         .fill([&] { return random.normal(); });
   addIntegers("slots", ElementType::I64, slots);
 }
@@ -388,7 +402,8 @@ void Generator::addOutputs() {
   llvm::SmallVector<int64_t, 5> extents = call.find("q")->shape;
   extents.back() = shape.vDim;
   auto outputType = llvm::cast<mlir::RankedTensorType>(op.getOutput().getType());
-  add("o", *reference::elementTypeOf(outputType.getElementType()), extents, Access::Out, shape.strides);
+  add("o", *reference::elementTypeOf(outputType.getElementType()), extents, Access::Out,
+      shape.strides);
   extents.pop_back();
   if (op.getLse())
     add("lse", ElementType::F32, extents, Access::Out);
@@ -397,23 +412,28 @@ void Generator::addOutputs() {
 /// Partials of which some saw no key: LSE -inf, and garbage as output.
 void Generator::addMerge() {
   attn::MergeOp merge = spec.merge;
-  int64_t tokens = std::accumulate(shape.queryLengths.begin(), shape.queryLengths.end(), int64_t(0));
+  int64_t tokens =
+      std::accumulate(shape.queryLengths.begin(), shape.queryLengths.end(), int64_t(0));
   call.rows = tokens;
   Random random(shape.seed, "merge");
   llvm::SmallVector<int64_t, 4> extents = {shape.partials, tokens, shape.heads};
   HostArray &lse = add("partial_lse", ElementType::F32, extents);
-  lse.fill([&] { return random.chance(0.3) ? -std::numeric_limits<double>::infinity() : 4 * random.normal(); });
+  lse.fill([&] {
+    return random.chance(0.3) ? -std::numeric_limits<double>::infinity() : 4 * random.normal();
+  });
   extents.push_back(shape.vDim);
   HostArray &partials = add("partials", ElementType::F32, extents, Access::In, shape.strides);
   for (int64_t n = 0; n < shape.partials; ++n)
     for (int64_t t = 0; t < tokens; ++t)
       for (int64_t h = 0; h < shape.heads; ++h)
         for (int64_t c = 0; c < shape.vDim; ++c)
-          partials.set({n, t, h, c}, std::isinf(lse.get({n, t, h})) ? garbageValue(shape.garbage, random)
-                                                                    : random.normal());
+          partials.set({n, t, h, c}, std::isinf(lse.get({n, t, h}))
+                                         ? garbageValue(shape.garbage, random)
+                                         : random.normal());
   auto outputType = llvm::cast<mlir::RankedTensorType>(merge.getOutput().getType());
   extents.erase(extents.begin());
-  add("o", *reference::elementTypeOf(outputType.getElementType()), extents, Access::Out, shape.strides);
+  add("o", *reference::elementTypeOf(outputType.getElementType()), extents, Access::Out,
+      shape.strides);
   extents.pop_back();
   if (merge.getLse())
     add("lse", ElementType::F32, extents, Access::Out);

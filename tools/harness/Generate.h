@@ -19,18 +19,18 @@ enum class Garbage : uint8_t { Zero, NaN, Infinity, NegInfinity, Mixed };
 
 /// What the spec's types leave open. Extents that they fix win over a shape: fit().
 struct Shape {
-  std::vector<int64_t> queryLengths, keyLengths; ///< by sequence
+  std::vector<int64_t> queryLengths, keyLengths;         ///< by sequence
   int64_t heads = 4, kvHeads = 2, qkDim = 64, vDim = 64; ///< for dynamic extents
   uint64_t seed = 1;
-  /// Overrides of the spec's numbers: "scale", "window", "softcap", ...
+  /// Overrides of the spec's literals, and userN: see reference::Inputs::numbers.
   std::map<std::string, double> numbers;
 
   Fill fill = Fill::Random;
   double queryMagnitude = 1, keyMagnitude = 1;
   StrideStyle strides = StrideStyle::Packed; ///< of Q, K, V, pools, masks, biases, O
-  int64_t paddedTokens = 0; ///< rows after the last sequence of ragged arrays
+  int64_t paddedTokens = 0;                  ///< rows after the last sequence of ragged arrays
 
-  Garbage garbage = Garbage::NaN; ///< in unused slots, pages and padded rows
+  Garbage garbage = Garbage::NaN;                    ///< in unused slots, pages and padded rows
   bool garbageInKeys = true, garbageInValues = true; ///< else zeros there
   bool hideUnseen = false;  ///< pages whose keys no row sees get -1 in the table
   bool spoilUnseen = false; ///< keys that no row sees hold garbage too

@@ -32,11 +32,13 @@ llvm::Expected<Spec> specOf(mlir::Operation *function) {
     }
   });
   if (attentions > 1 || appends > 1 || merges > 1)
-    return error("the function has more than one attn op of a kind; the harness checks one at a time");
+    return error(
+        "the function has more than one attn op of a kind; the harness checks one at a time");
   if (attentions + appends + merges == 0)
     return error("the function has no attn.attention, attn.merge or attn.append");
   if (merges && attentions + appends)
-    return error("the function mixes attn.merge with other attn ops; the harness checks one at a time");
+    return error(
+        "the function mixes attn.merge with other attn ops; the harness checks one at a time");
   return spec;
 }
 
@@ -50,7 +52,8 @@ llvm::Expected<Spec> findSpec(mlir::ModuleOp module, llvm::StringRef name) {
     ++count;
   }
   if (count == 0)
-    return error(name.empty() ? "the module has no function" : "the module has no function '" + name + "'");
+    return error(name.empty() ? "the module has no function"
+                              : "the module has no function '" + name + "'");
   if (count > 1)
     return error("the module has " + llvm::Twine(count) + " functions; name one");
   return specOf(found);

@@ -34,7 +34,9 @@ private:
   std::string integer(int64_t lo, int64_t hi);
   std::string real(double lo, double hi);
   std::string newArg(std::string type);
-  std::string dims(std::initializer_list<std::string> extents) const { return llvm::join(extents, "x"); }
+  std::string dims(std::initializer_list<std::string> extents) const {
+    return llvm::join(extents, "x");
+  }
   std::string tensor(std::initializer_list<std::string> extents) const {
     return "tensor<" + llvm::join(extents, "x") + "x" + type + ">";
   }
@@ -44,9 +46,9 @@ private:
   std::string type;
   int64_t kvHeads = 1, heads = 1, d = 64, dv = 64;
   bool raggedQuery = false, paged = false, appends = false, lse = false, customMask = false;
-  std::string head;                          ///< what comes before the op
-  std::vector<std::string> parameters;       ///< of the function
-  std::vector<std::string> operands, types;  ///< of the op
+  std::string head;                            ///< what comes before the op
+  std::vector<std::string> parameters;         ///< of the function
+  std::vector<std::string> operands, types;    ///< of the op
   std::vector<std::string> argNames, argTypes; ///< its `args`
 };
 
@@ -77,7 +79,8 @@ void SpecWriter::chooseDimensions() {
   while (kvHeads * group > 24)
     group = (group + 1) / 2;
   heads = kvHeads * group;
-  const std::array sizes = {1, 2, 3, 7, 8, 16, 17, 32, 40, 64, 64, 72, 80, 96, 100, 128, 128, 136, 160, 192, 256, 288};
+  const std::array sizes = {1,  2,  3,  7,   8,   16,  17,  32,  40,  64,  64,
+                            72, 80, 96, 100, 128, 128, 136, 160, 192, 256, 288};
   d = random.pick(sizes);
   dv = random.chance(0.65) ? d : random.pick(sizes);
 }
@@ -120,7 +123,8 @@ void SpecWriter::chooseOperands() {
     if (appends) {
       std::string k = tensor({"?", n(kvHeads), n(d)}), v = tensor({"?", n(kvHeads), n(dv)});
       parameters.insert(parameters.end(), {"%nk: " + k, "%nv: " + v, "%slots: tensor<?xi64>"});
-      head = formatv("  attn.append %nk, %nv, %slots, %kv : {0}, {1}, tensor<?xi64>, {2}\n", k, v, cache);
+      head = formatv("  attn.append %nk, %nv, %slots, %kv : {0}, {1}, tensor<?xi64>, {2}\n", k, v,
+                     cache);
     }
     return;
   }
@@ -138,7 +142,8 @@ std::string SpecWriter::maskLeaf() {
     return "window<" + integer(1, 40) + ">";
   case 2: {
     std::string left = random.chance(0.2) ? "-1" : integer(0, 30);
-    return "window<left = " + left + ", right = " + (random.chance(0.2) ? "-1" : integer(0, 20)) + ">";
+    return "window<left = " + left + ", right = " + (random.chance(0.2) ? "-1" : integer(0, 20)) +
+           ">";
   }
   case 3:
     return "sink<" + integer(0, 5) + ">";
@@ -177,33 +182,48 @@ std::string SpecWriter::mask(int depth) {
 std::string SpecWriter::maskRegion() {
   std::string body;
   int64_t number = random.integer(1, 9);
-  switch (random.integer(0, 3)) {
+  switch (random.integer(0, 4)) {
+  case 4: // a captured run-time value (A31)
+    parameters.push_back("%limit: index");
+    body = "    %t = arith.subi %i, %j : index\n    %r = arith.cmpi sle, %t, %limit : index\n";
+    break;
   case 0: // affine: bounds can be found
     body = formatv("    %n = arith.constant {0} : index\n    %t = arith.addi %j, %n : index\n"
-                   "    %r = arith.cmpi sle, %t, %i : index\n", number);
+                   "    %r = arith.cmpi sle, %t, %i : index\n",
+                   number);
     break;
   case 1: // every n-th key
     body = formatv("    %n = arith.constant {0} : index\n    %z = arith.constant 0 : index\n"
-                   "    %t = arith.remui %j, %n : index\n    %r = arith.cmpi eq, %t, %z : index\n", number);
+                   "    %t = arith.remui %j, %n : index\n    %r = arith.cmpi eq, %t, %z : index\n",
+                   number);
     break;
   case 2: // depends on head and batch
     body = formatv("    %n = arith.constant {0} : index\n    %x = arith.addi %h, %b : index\n"
-                   "    %y = arith.muli %x, %n : index\n    %r = arith.cmpi sge, %j, %y : index\n", number);
+                   "    %y = arith.muli %x, %n : index\n    %r = arith.cmpi sge, %j, %y : index\n",
+                   number);
     break;
   default: // same chunk, or the first keys
-    body = formatv("    %n = arith.constant {0} : index\n    %x = arith.floordivsi %i, %n : index\n"
-                   "    %y = arith.floordivsi %j, %n : index\n    %s = arith.cmpi eq, %x, %y : index\n"
-                   "    %f = arith.cmpi slt, %j, %n : index\n    %r = arith.ori %s, %f : i1\n", number);
+    body =
+        formatv("    %n = arith.constant {0} : index\n    %x = arith.floordivsi %i, %n : index\n"
+                "    %y = arith.floordivsi %j, %n : index\n    %s = arith.cmpi eq, %x, %y : index\n"
+                "    %f = arith.cmpi slt, %j, %n : index\n    %r = arith.ori %s, %f : i1\n",
+                number);
   }
-  return " where {\n  ^bb0(%b: index, %h: index, %i: index, %j: index):\n" + body + "    attn.yield %r : i1\n  }";
+  return " where {\n  ^bb0(%b: index, %h: index, %i: index, %j: index):\n" + body +
+         "    attn.yield %r : i1\n  }";
 }
 
 std::string SpecWriter::scoreRegion() {
   std::string body;
   std::string c = formatv("    %c = arith.constant {0:f3} : f32\n", 0.1 + random.uniform());
-  std::string distance = "    %e = arith.subi %i, %j : index\n    %w = arith.index_cast %e : index to i32\n"
-                         "    %x = arith.sitofp %w : i32 to f32\n";
-  switch (random.integer(0, 4)) {
+  std::string distance =
+      "    %e = arith.subi %i, %j : index\n    %w = arith.index_cast %e : index to i32\n"
+      "    %x = arith.sitofp %w : i32 to f32\n";
+  switch (random.integer(0, 5)) {
+  case 5: // a captured run-time value
+    parameters.push_back("%factor: f32");
+    body = "    %r = arith.mulf %s, %factor : f32\n";
+    break;
   case 0:
     body = c + "    %m = arith.mulf %s, %c : f32\n    %r = arith.addf %m, %c : f32\n";
     break;
@@ -211,7 +231,8 @@ std::string SpecWriter::scoreRegion() {
     body = c + distance + "    %m = arith.mulf %x, %c : f32\n    %r = arith.subf %s, %m : f32\n";
     break;
   case 2:
-    body = c + "    %m = math.tanh %s : f32\n    %y = math.exp %m : f32\n    %r = arith.mulf %y, %c : f32\n";
+    body = c + "    %m = math.tanh %s : f32\n    %y = math.exp %m : f32\n    %r = arith.mulf %y, "
+               "%c : f32\n";
     break;
   case 3: // a score of -inf hides the key
     body = "    %c = arith.constant 0xFF800000 : f32\n    %n = arith.constant 3 : index\n"
@@ -219,8 +240,9 @@ std::string SpecWriter::scoreRegion() {
            "    %p = arith.cmpi eq, %t, %z : index\n    %r = arith.select %p, %c, %s : f32\n";
     break;
   default:
-    body = c + distance + "    %y = math.absf %x : f32\n    %l = math.log1p %y : f32\n"
-                          "    %m = arith.mulf %l, %c : f32\n    %r = arith.subf %s, %m : f32\n";
+    body = c + distance +
+           "    %y = math.absf %x : f32\n    %l = math.log1p %y : f32\n"
+           "    %m = arith.mulf %l, %c : f32\n    %r = arith.subf %s, %m : f32\n";
   }
   return " score {\n  ^bb0(%s: f32, %b: index, %h: index, %i: index, %j: index):\n" + body +
          "    attn.yield %r : f32\n  }";
@@ -233,8 +255,10 @@ std::string SpecWriter::scores() {
   if (random.chance(0.25)) {
     auto extent = [&] { return random.chance(0.5) ? "1" : "?"; };
     std::string shape = dims({extent(), random.chance(0.5) ? "1" : n(heads), extent(), "?"});
-    clauses.push_back(" bias(" +
-                      newArg("tensor<" + shape + "x" + random.pick(std::array{"f32", "f16", "bf16"}) + ">") + ")");
+    clauses.push_back(
+        " bias(" +
+        newArg("tensor<" + shape + "x" + random.pick(std::array{"f32", "f16", "bf16"}) + ">") +
+        ")");
   }
   if (random.chance(0.25))
     clauses.push_back(" alibi(" +
@@ -275,10 +299,14 @@ std::string SpecWriter::options() {
 std::string SpecWriter::merge() {
   lse = random.chance(0.5);
   std::string shape = dims({"?", n(heads)}), out = tensor({"?", n(heads), n(dv)});
-  std::string partials = formatv("tensor<?x{0}x{1}xf32>", shape, dv), lses = formatv("tensor<?x{0}xf32>", shape);
-  std::string results = lse ? out + ", tensor<" + shape + "xf32>" : out, names = lse ? "%o, %l" : "%o";
-  return formatv("func.func @fuzz(%p: {0}, %s: {1}) -> ({2}) {{\n  {3} = attn.merge %p, %s : {0}, {1} -> {2}\n"
-                 "  return {3} : {2}\n}\n", partials, lses, results, names);
+  std::string partials = formatv("tensor<?x{0}x{1}xf32>", shape, dv),
+              lses = formatv("tensor<?x{0}xf32>", shape);
+  std::string results = lse ? out + ", tensor<" + shape + "xf32>" : out,
+              names = lse ? "%o, %l" : "%o";
+  return formatv(
+      "func.func @fuzz(%p: {0}, %s: {1}) -> ({2}) {{\n  {3} = attn.merge %p, %s : {0}, {1} -> {2}\n"
+      "  return {3} : {2}\n}\n",
+      partials, lses, results, names);
 }
 
 std::string SpecWriter::write() {
@@ -295,16 +323,18 @@ std::string SpecWriter::write() {
     clauses += " scale(" + real(0.02, 0.3) + ")";
   clauses += scores() + options();
   lse = random.chance(0.5);
-  std::string results = raggedQuery ? tensor({"?", n(heads), n(dv)}) : tensor({"?", "?", n(heads), n(dv)});
+  std::string results =
+      raggedQuery ? tensor({"?", n(heads), n(dv)}) : tensor({"?", "?", n(heads), n(dv)});
   if (lse)
     results += std::string(", tensor<?x") + (raggedQuery ? "" : "?x") + n(heads) + "xf32>";
   std::string args;
   if (!argNames.empty())
     args = " args(" + llvm::join(argNames, ", ") + " : " + llvm::join(argTypes, ", ") + ")";
   std::string names = lse ? "%o, %l" : "%o";
-  return "func.func @fuzz(" + llvm::join(parameters, ", ") + ") -> (" + results + ") {\n" + head + "  " + names +
-         " = attn.attention " + llvm::join(operands, ", ") + args + clauses + "\n      : " + llvm::join(types, ", ") +
-         " -> " + results + "\n  return " + names + " : " + results + "\n}\n";
+  return "func.func @fuzz(" + llvm::join(parameters, ", ") + ") -> (" + results + ") {\n" + head +
+         "  " + names + " = attn.attention " + llvm::join(operands, ", ") + args + clauses +
+         "\n      : " + llvm::join(types, ", ") + " -> " + results + "\n  return " + names + " : " +
+         results + "\n}\n";
 }
 
 } // namespace

@@ -1,7 +1,7 @@
 // The harness against a kernel made of the oracle, right and with faults.
 #include "Support.h"
 
-#include <cstring>
+#include <utility>
 
 namespace llmopt::harness {
 namespace {
@@ -77,7 +77,8 @@ TEST(Harness, EveryHardCasePassesWithARightKernel) {
     std::vector<Case> cases = hardCases(spec);
     EXPECT_GE(cases.size(), spec.attention ? 25u : 4u);
     for (const Case &c : cases) {
-      llvm::Expected<CaseResult> result = runCase(spec, c, [&](Call &call) { return runOracle(spec, call); });
+      llvm::Expected<CaseResult> result =
+          runCase(spec, c, [&](Call &call) { return runOracle(spec, call); });
       ASSERT_TRUE(bool(result)) << c.name << ": " << llvm::toString(result.takeError());
       EXPECT_TRUE(result->report.passed) << c.name << ": " << result->report.failure;
       EXPECT_EQ(result->report.rowsChecked, result->report.rowsTotal) << c.name;
@@ -89,7 +90,8 @@ TEST(Harness, RandomShapesPassWithARightKernel) {
   for (const char *text : {kRaggedPaged, kDense, kAppendAttend, kMerge, kAppend}) {
     Spec spec = parse(text);
     for (const Case &c : randomShapes(spec, 20, 3)) {
-      llvm::Expected<CaseResult> result = runCase(spec, c, [&](Call &call) { return runOracle(spec, call); });
+      llvm::Expected<CaseResult> result =
+          runCase(spec, c, [&](Call &call) { return runOracle(spec, call); });
       ASSERT_TRUE(bool(result)) << c.name << ": " << llvm::toString(result.takeError());
       EXPECT_TRUE(result->report.passed) << c.name << ": " << result->report.failure;
     }
@@ -110,7 +112,9 @@ TEST(Harness, NothingWrittenFails) {
   Spec spec = parse(kRaggedPaged);
   Report report = checked(spec, made(spec, shapeOf({1}, {20})));
   EXPECT_FALSE(report.passed);
-  EXPECT_NE(report.failure.find("sequence 0, query 0, head 0, component 0: got nan"), std::string::npos) << report.failure;
+  EXPECT_NE(report.failure.find("sequence 0, query 0, head 0, component 0: got nan"),
+            std::string::npos)
+      << report.failure;
 }
 
 TEST(Harness, OneWrongElementIsFound) {
@@ -149,10 +153,13 @@ TEST(Harness, WritesOutsideAreFound) {
   EXPECT_EQ(afterDamage([](Call &) {}), "");
   EXPECT_EQ(afterDamage([](Call &c) { static_cast<uint8_t *>(c.find("o")->data())[-1] = 0; }),
             "'o' was written outside its elements, at byte -1");
-  EXPECT_EQ(afterDamage([](Call &c) { static_cast<uint8_t *>(c.find("lse")->data())[5 * 4 * 4] = 0; }),
-            "'lse' was written outside its elements, at byte 80");
-  EXPECT_EQ(afterDamage([](Call &c) { c.find("o")->set({4, 0, 0}, 0); }), "'o' was written in a padded row, from row 3 on");
-  EXPECT_EQ(afterDamage([](Call &c) { c.find("v_pool")->set({0, 0, 0, 0}, 7); }), "input 'v_pool' was written");
+  EXPECT_EQ(
+      afterDamage([](Call &c) { static_cast<uint8_t *>(c.find("lse")->data())[5 * 4 * 4] = 0; }),
+      "'lse' was written outside its elements, at byte 80");
+  EXPECT_EQ(afterDamage([](Call &c) { c.find("o")->set({4, 0, 0}, 0); }),
+            "'o' was written in a padded row, from row 3 on");
+  EXPECT_EQ(afterDamage([](Call &c) { c.find("v_pool")->set({0, 0, 0, 0}, 7); }),
+            "input 'v_pool' was written");
 }
 
 TEST(Harness, WritesInGapsAreFound) {
@@ -229,6 +236,100 @@ TEST(Harness, ARefusalCountsWhereTheCaseAllowsIt) {
   c.mayRefuse = false;
   result = runCase(spec, c, refuse);
   EXPECT_EQ(llvm::toString(result.takeError()), "no");
+}
+
+TEST(Harness, UnknownNumbersAreRefused) {
+  Spec spec = parse(kRaggedPaged);
+  Shape shape = shapeOf({1}, {1});
+  shape.numbers["windw"] = 3;
+  EXPECT_EQ(llvm::toString(generate(spec, shape).takeError()),
+            "the spec has no number 'windw'; it has scale, window");
+}
+
+/// Names of the hard cases in which a kernel that computes `wrong` instead of `spec`
+/// is caught, or the error that it stops with.
+std::string caught(const Spec &spec, const Runner &wrong) {
+  std::string names;
+  for (const Case &c : hardCases(spec)) {
+    llvm::Expected<CaseResult> result = runCase(spec, c, wrong);
+    if (result && result->report.passed)
+      continue;
+    names += c.name + "; ";
+    if (!result)
+      llvm::consumeError(result.takeError());
+  }
+  return names;
+}
+
+std::string replaced(std::string text, const std::string &from, const std::string &to) {
+  for (size_t at = text.find(from); at != std::string::npos; at = text.find(from, at + to.size()))
+    text.replace(at, from.size(), to);
+  return text;
+}
+
+TEST(Harness, HardCasesCatchAWindowOffByOne) { // A8
+  Spec spec = parse(kRaggedPaged),
+       wrong = parse(replaced(kRaggedPaged, "window<100>", "window<101>"));
+  std::string names =
+      caught(spec, [&](Call &call) -> llvm::Error { return runOracle(wrong, call); });
+  EXPECT_NE(names.find("decode at tile edges"), std::string::npos) << names;
+}
+
+TEST(Harness, HardCasesCatchTheOtherAlignment) { // A10
+  Spec spec = parse(kRaggedPaged),
+       wrong = parse(replaced(kRaggedPaged, "causal", "causal<top_left>"));
+  std::string names =
+      caught(spec, [&](Call &call) -> llvm::Error { return runOracle(wrong, call); });
+  EXPECT_NE(names.find("alignment with 64 queries (A10)"), std::string::npos) << names;
+}
+
+TEST(Harness, HardCasesCatchAFixedNumber) { // A26: a number compiled in
+  Spec spec = parse(kRaggedPaged);
+  std::string names = caught(spec, [&](Call &call) -> llvm::Error {
+    std::map<std::string, double> numbers = std::exchange(call.numbers, {});
+    llvm::Error failure = runOracle(spec, call);
+    call.numbers = numbers;
+    return failure;
+  });
+  EXPECT_EQ(names, "another scale; every number 1 (A8); numbers beyond every length; ");
+}
+
+TEST(Harness, HardCasesCatchMixedUpHeads) { // query head h reads KV head h mod 2 of 2
+  Spec spec = parse(kDense);
+  std::string names = caught(spec, [&](Call &call) -> llvm::Error {
+    if (llvm::Error failure = runOracle(spec, call))
+      return failure;
+    HostArray &o = *call.find("o");
+    for (int64_t b = 0; b < o.shape[0]; ++b)
+      for (int64_t i = 0; i < o.shape[1]; ++i)
+        for (int64_t c = 0; c < o.shape[3]; ++c) {
+          double first = o.get({b, i, 2, c}), second = o.get({b, i, 3, c});
+          o.set({b, i, 2, c}, second);
+          o.set({b, i, 3, c}, first);
+        }
+    return llvm::Error::success();
+  });
+  EXPECT_NE(names.find("constant V: heads"), std::string::npos) << names;
+}
+
+TEST(Harness, HardCasesCatchGarbageThatLeaks) { // A1: 0 * NaN
+  Spec spec = parse(kRaggedPaged);
+  std::string names = caught(spec, [&](Call &call) -> llvm::Error {
+    if (llvm::Error failure = runOracle(spec, call))
+      return failure;
+    HostArray &pool = *call.find("v_pool"), &o = *call.find("o");
+    for (int64_t b = 0; b < call.find("kv_len")->shape[0];
+         ++b) { // the tail of the last page times 0
+      int64_t length = int64_t(call.find("kv_len")->get({b}));
+      int64_t row = int64_t(call.find("cu_seqlens_q")->get({b}));
+      if (length % 16 == 0 || call.find("cu_seqlens_q")->get({b + 1}) == double(row))
+        continue;
+      int64_t page = int64_t(call.find("block_table")->get({b, length / 16}));
+      o.set({row, 0, 0}, o.get({row, 0, 0}) + 0 * pool.get({page, 15, 0, 0}));
+    }
+    return llvm::Error::success();
+  });
+  EXPECT_NE(names.find("NaN past a short last page (A17)"), std::string::npos) << names;
 }
 
 } // namespace

@@ -15,7 +15,8 @@ namespace {
 
 mlir::MLIRContext &context() {
   static mlir::MLIRContext context;
-  context.loadDialect<attn::AttnDialect, mlir::arith::ArithDialect, mlir::func::FuncDialect, mlir::math::MathDialect>();
+  context.loadDialect<attn::AttnDialect, mlir::arith::ArithDialect, mlir::func::FuncDialect,
+                      mlir::math::MathDialect>();
   return context;
 }
 
@@ -37,8 +38,10 @@ Spec parse(const std::string &text) {
 
 std::string parseError(const std::string &text) {
   std::string message;
-  mlir::ScopedDiagnosticHandler handler(&context(), [&](mlir::Diagnostic &diagnostic) { message += diagnostic.str(); });
-  mlir::OwningOpRef<mlir::ModuleOp> module = mlir::parseSourceString<mlir::ModuleOp>(text, &context());
+  mlir::ScopedDiagnosticHandler handler(
+      &context(), [&](mlir::Diagnostic &diagnostic) { message += diagnostic.str(); });
+  mlir::OwningOpRef<mlir::ModuleOp> module =
+      mlir::parseSourceString<mlir::ModuleOp>(text, &context());
   return module ? "" : message + "\n" + text;
 }
 

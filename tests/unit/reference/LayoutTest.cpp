@@ -9,14 +9,16 @@ namespace {
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 TEST(Layout, RaggedWithMoreQueriesThanKeys) { // A3, Dao-AILab/flash-attention#443 exactly
-  Bound bound(R"(func.func @f(%q: tensor<?x1x32xf16>, %k: tensor<?x1x32xf16>, %v: tensor<?x1x32xf16>,
+  Bound bound(
+      R"(func.func @f(%q: tensor<?x1x32xf16>, %k: tensor<?x1x32xf16>, %v: tensor<?x1x32xf16>,
                               %s: !attn.sequences) -> (tensor<?x1x32xf16>, tensor<?x1xf32>) {
     %o, %l = attn.attention %q, %k, %v, %s mask(causal) : tensor<?x1x32xf16>, tensor<?x1x32xf16>,
       tensor<?x1x32xf16>, !attn.sequences -> tensor<?x1x32xf16>, tensor<?x1xf32>
     return %o, %l : tensor<?x1x32xf16>, tensor<?x1xf32>
   })");
   bound.bindFrom("q", ElementType::F16, {256, 1, 32}, [](int64_t i) { return double(i % 7) - 3; });
-  bound.bindFrom("k", ElementType::F16, {3, 1, 32}, [](int64_t i) { return double(i % 5) / 4 - 0.5; });
+  bound.bindFrom("k", ElementType::F16, {3, 1, 32},
+                 [](int64_t i) { return double(i % 5) / 4 - 0.5; });
   bound.bindFrom("v", ElementType::F16, {3, 1, 32}, [](int64_t i) { return double(i) / 8; });
   bound.bind("cu_seqlens_q", ElementType::I32, {4}, {0, 76, 110, 256});
   bound.bind("cu_seqlens_kv", ElementType::I32, {4}, {0, 1, 2, 3});
@@ -37,7 +39,8 @@ TEST(Layout, RaggedWithMoreQueriesThanKeys) { // A3, Dao-AILab/flash-attention#4
 }
 
 TEST(Layout, DenseKeysEndAtTheirLength) { // A1: what lies beyond is NaN
-  Bound bound(R"(func.func @f(%q: tensor<2x1x1x1xf32>, %k: tensor<2x4x1x1xf32>, %v: tensor<2x4x1x1xf32>,
+  Bound bound(
+      R"(func.func @f(%q: tensor<2x1x1x1xf32>, %k: tensor<2x4x1x1xf32>, %v: tensor<2x4x1x1xf32>,
                               %s: !attn.sequences) -> tensor<2x1x1x1xf32> {
     %o = attn.attention %q, %k, %v, %s : tensor<2x1x1x1xf32>, tensor<2x4x1x1xf32>, tensor<2x4x1x1xf32>,
       !attn.sequences -> tensor<2x1x1x1xf32>
@@ -54,7 +57,8 @@ TEST(Layout, DenseKeysEndAtTheirLength) { // A1: what lies beyond is NaN
 }
 
 TEST(Layout, QueryHeadsShareKvHeads) { // head h reads KV head h / group
-  Bound bound(R"(func.func @f(%q: tensor<1x1x6x1xf32>, %k: tensor<1x1x2x1xf32>, %v: tensor<1x1x2x1xf32>)
+  Bound bound(
+      R"(func.func @f(%q: tensor<1x1x6x1xf32>, %k: tensor<1x1x2x1xf32>, %v: tensor<1x1x2x1xf32>)
       -> tensor<1x1x6x1xf32> {
     %o = attn.attention %q, %k, %v : tensor<1x1x6x1xf32>, tensor<1x1x2x1xf32>, tensor<1x1x2x1xf32>
       -> tensor<1x1x6x1xf32>
@@ -73,7 +77,8 @@ TEST(Layout, AnyStrides) { // A28: innermost stride 2, reversed keys
   k.shape[1] = 3;
   k.strides[1] = -2;
   k.data = static_cast<float *>(k.data) + 4;
-  EXPECT_NEAR(bound.row(0, 0).output[0], std::exp(1) / (std::exp(1) + std::exp(2) + std::exp(3)), 1e-15);
+  EXPECT_NEAR(bound.row(0, 0).output[0], std::exp(1) / (std::exp(1) + std::exp(2) + std::exp(3)),
+              1e-15);
 }
 
 /// A cache of 2 KV heads, d = 1, d_v = 1, pages of 2 slots, in the given options. V of
@@ -81,12 +86,16 @@ TEST(Layout, AnyStrides) { // A28: innermost stride 2, reversed keys
 struct Paged {
   Bound bound;
   Paged(const std::string &options, bool headMajor, bool interleaved)
-      : bound("func.func @f(%q: tensor<?x2x1xf32>, %kv: !attn.kv_cache<2x1xf32, page = 2" + options +
-              ">, %s: !attn.sequences) -> tensor<?x2x1xf32> {\n %o = attn.attention %q, %kv, %s mask(window<1>) : "
+      : bound("func.func @f(%q: tensor<?x2x1xf32>, %kv: !attn.kv_cache<2x1xf32, page = 2" +
+              options +
+              ">, %s: !attn.sequences) -> tensor<?x2x1xf32> {\n %o = attn.attention %q, %kv, %s "
+              "mask(window<1>) : "
               "tensor<?x2x1xf32>, !attn.kv_cache<2x1xf32, page = 2" +
-              options + ">, !attn.sequences -> tensor<?x2x1xf32>\n return %o : tensor<?x2x1xf32>\n}") {
+              options +
+              ">, !attn.sequences -> tensor<?x2x1xf32>\n return %o : tensor<?x2x1xf32>\n}") {
     auto v = [=](int64_t i) {
-      int64_t page = i / 4, slot = headMajor ? i % 2 : i / 2 % 2, head = headMajor ? i / 2 % 2 : i % 2;
+      int64_t page = i / 4, slot = headMajor ? i % 2 : i / 2 % 2,
+              head = headMajor ? i / 2 % 2 : i % 2;
       return double(100 * page + 10 * slot + head);
     };
     if (interleaved)
@@ -108,7 +117,8 @@ TEST(Layout, PagedInEveryForm) {
   for (bool headMajor : {false, true})
     for (bool interleaved : {false, true})
       for (const char *table : {"", ", indptr"}) {
-        Paged paged(std::string(headMajor ? ", head_major" : "") + (interleaved ? ", interleaved" : "") + table,
+        Paged paged(std::string(headMajor ? ", head_major" : "") +
+                        (interleaved ? ", interleaved" : "") + table,
                     headMajor, interleaved);
         for (int64_t head : {0, 1}) { // window<1>: query i sees its own key alone
           EXPECT_EQ(paged.bound.row(0, 0, head).output[0], 400 + head);

@@ -1,6 +1,8 @@
 // Each mask against tables written by hand.
 #include "Support.h"
 
+#include "dialect/reference/Masks.h"
+
 namespace llmopt::reference {
 namespace {
 
@@ -52,7 +54,8 @@ TEST(Mask, WindowWithTwoSides) {
 TEST(Mask, SinkShowsTheFirstKeys) {
   EXPECT_EQ(table("sink<2>", 2, 4), (Rows{"xx..", "xx.."}));
   EXPECT_EQ(table("sink<0>", 1, 2), (Rows{".."}));
-  EXPECT_EQ(table("sink<1> or window<2>", 5, 5), (Rows{"x....", "xx...", "xxx..", "x.xx.", "x..xx"}));
+  EXPECT_EQ(table("sink<1> or window<2>", 5, 5),
+            (Rows{"x....", "xx...", "xxx..", "x.xx.", "x..xx"}));
 }
 
 TEST(Mask, DilatedCountsFromTheQuery) {
@@ -67,7 +70,8 @@ TEST(Mask, DilatedCountsFromTheQuery) {
 TEST(Mask, ChunkedSeesItsOwnChunk) {
   EXPECT_EQ(table("chunked<2>", 4, 4), (Rows{"xx..", "xx..", "..xx", "..xx"}));
   EXPECT_EQ(table("chunked<3>", 2, 5), (Rows{"...xx", "...xx"}));
-  EXPECT_EQ(table("causal and chunked<3>", 5, 5), (Rows{"x....", "xx...", "xxx..", "...x.", "...xx"}));
+  EXPECT_EQ(table("causal and chunked<3>", 5, 5),
+            (Rows{"x....", "xx...", "xxx..", "...x.", "...xx"}));
   EXPECT_EQ(table("chunked<4>", 3, 1), (Rows{".", ".", "x"})); // negative positions see nothing
 }
 
@@ -99,7 +103,8 @@ TEST(Mask, DenseBroadcastsAndReadsStrides) { // A28: every second element of a l
 }
 
 TEST(Mask, NumbersOfEachHead) {
-  Bound bound = weightsOf("mask(window<arg0>)", 1, {0, 0, 0}, 2, "args(%w : tensor<2xi32>)", ", %w: tensor<2xi32>");
+  Bound bound = weightsOf("mask(window<arg0>)", 1, {0, 0, 0}, 2, "args(%w : tensor<2xi32>)",
+                          ", %w: tensor<2xi32>");
   bound.bind("arg0", ElementType::I32, {2}, {1, 3});
   EXPECT_EQ(seenBy(bound, 0, 0), "..x");
   EXPECT_EQ(seenBy(bound, 0, 1), "xxx");
@@ -110,6 +115,15 @@ TEST(Mask, NumbersAreOverriddenByName) {
   EXPECT_EQ(seenBy(bound, 0), "..x");
   bound.inputs.numbers["window"] = 2;
   EXPECT_EQ(seenBy(bound, 0), ".xx");
+}
+
+TEST(Mask, NumbersOfOneNameAreCounted) { // window, window_1
+  Bound bound = weightsOf("mask(window<1> or window<2>)", 1, {0, 0, 0, 0});
+  bound.inputs.numbers["window_1"] = 3;
+  EXPECT_EQ(seenBy(bound, 0), ".xxx");
+  bound.inputs.numbers["window_1"] = 1;
+  bound.inputs.numbers["window"] = 4;
+  EXPECT_EQ(seenBy(bound, 0), "xxxx");
 }
 
 TEST(Mask, StrideBelowOneCountsAsOne) {
@@ -125,9 +139,43 @@ TEST(Mask, CustomRegion) { // sees positions: query 0 of 2 stands at key 2 of 4
       %d = arith.subi %i, %j : index
       %r = arith.cmpi eq, %d, %one : index
       attn.yield %r : i1
-  })", 2, {0, 0, 0, 0});
+  })",
+                          2, {0, 0, 0, 0});
   EXPECT_EQ(seenBy(bound, 0), ".x..");
   EXPECT_EQ(seenBy(bound, 1), "..x.");
+}
+
+TEST(Mask, CustomRegionReadsArgumentsOfTheFunction) { // A31: another value, no other kernel
+  Bound bound = weightsOf(R"(mask(custom) where {
+    ^bb0(%b: index, %h: index, %i: index, %j: index):
+      %r = arith.cmpi slt, %j, %limit : index
+      attn.yield %r : i1
+  })",
+                          1, {0, 0, 0}, 1, "", ", %limit: index");
+  EXPECT_EQ(bound.rowError(0, 0), "number 'user3', which a region reads, is not given");
+  for (int limit : {1, 2}) {
+    bound.inputs.numbers["user3"] = limit;
+    EXPECT_EQ(seenBy(bound, 0), limit == 1 ? "x.." : "xx.");
+  }
+}
+
+TEST(Mask, PluginsTeachTheirOwn) {
+  Bound bound = weightsOf("", 1, {0, 0, 0});
+  mlir::Attribute even = mlir::UnitAttr::get(bound.attention.getContext());
+  Context context{bound.attention, bound.inputs};
+  llvm::Expected<Predicate> unknown = compileMask(even, context);
+  EXPECT_EQ(llvm::toString(unknown.takeError()),
+            "the oracle does not know mask unit; a plugin teaches it by registerMask()");
+  registerMask(mlir::TypeID::get<mlir::UnitAttr>(),
+               [](mlir::Attribute, const Context &) -> llvm::Expected<Predicate> {
+                 return [](const Pair &p) { return p.key % 2 == 0; };
+               });
+  llvm::Expected<Predicate> known = compileMask(even, context);
+  ASSERT_TRUE(bool(known));
+  Pair pair;
+  EXPECT_TRUE((*known)(pair));
+  pair.key = 1;
+  EXPECT_FALSE((*known)(pair));
 }
 
 TEST(Mask, CustomRegionReadsHeadAndBatch) {
@@ -136,7 +184,8 @@ TEST(Mask, CustomRegionReadsHeadAndBatch) {
       %x = arith.addi %h, %b : index
       %r = arith.cmpi sge, %j, %x : index
       attn.yield %r : i1
-  })", 1, {0, 0, 0}, 3);
+  })",
+                          1, {0, 0, 0}, 3);
   EXPECT_EQ(seenBy(bound, 0, 0), "xxx");
   EXPECT_EQ(seenBy(bound, 0, 1), ".xx");
   EXPECT_EQ(seenBy(bound, 0, 2), "..x");

@@ -23,7 +23,8 @@ TEST(Rows, AllOfASmallBatch) {
 
 TEST(Rows, EndsBoundariesAndASampleOfALargeOne) {
   Lengths lengths{{4096, 1}, {8192, 100000}, 8};
-  RowChoice choice = chooseRows(lengths, {.queryTile = 64, .keyTile = 0, .page = 0, .split = 1000}, 1);
+  RowChoice choice =
+      chooseRows(lengths, {.queryTile = 64, .keyTile = 0, .page = 0, .split = 1000}, 1);
   std::set<int64_t> queries = queriesOf(choice, 0);
   for (int64_t wanted : {0, 4095, 63, 64, 127, 128, 4031, 4032})
     EXPECT_TRUE(queries.contains(wanted)) << wanted;
@@ -49,7 +50,8 @@ TEST(Rows, TheSampleFollowsTheSeed) {
 }
 
 TEST(Rows, MoreQueriesThanKeys) {
-  RowChoice choice = chooseRows({{100000}, {1000}, 1}, {.queryTile = 0, .keyTile = 128, .page = 0, .split = 0}, 1);
+  RowChoice choice =
+      chooseRows({{100000}, {1000}, 1}, {.queryTile = 0, .keyTile = 128, .page = 0, .split = 0}, 1);
   std::set<int64_t> queries = queriesOf(choice, 0);
   EXPECT_TRUE(queries.contains(99000 + 127)); // position 127
   EXPECT_TRUE(queries.contains(99000 + 128));

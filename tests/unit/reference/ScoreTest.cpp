@@ -14,7 +14,8 @@ double modified(const std::string &clauses, double score) {
   return bound.row(0, 0).lse;
 }
 
-Bound withBias(const std::string &clauses, const std::vector<double> &scores, const std::vector<double> &bias) {
+Bound withBias(const std::string &clauses, const std::vector<double> &scores,
+               const std::vector<double> &bias) {
   std::string type = "tensor<1x1x1x" + std::to_string(scores.size()) + "xf32>";
   Bound bound = weightsOf(clauses, 1, scores, 1, "args(%b : " + type + ")", ", %b: " + type);
   bound.bind("arg0", ElementType::F32, {1, 1, 1, int64_t(scores.size())}, bias);
@@ -44,8 +45,10 @@ TEST(Score, Softcap) {
 }
 
 TEST(Score, ModificationsActInTheWrittenOrder) { // A20
-  EXPECT_NEAR(withBias("softcap(5.0) bias(arg0)", {20}, {-10}).row(0, 0).lse, 5 * std::tanh(4) - 10, 1e-14);
-  EXPECT_NEAR(withBias("bias(arg0) softcap(5.0)", {20}, {-10}).row(0, 0).lse, 5 * std::tanh(2), 1e-14);
+  EXPECT_NEAR(withBias("softcap(5.0) bias(arg0)", {20}, {-10}).row(0, 0).lse, 5 * std::tanh(4) - 10,
+              1e-14);
+  EXPECT_NEAR(withBias("bias(arg0) softcap(5.0)", {20}, {-10}).row(0, 0).lse, 5 * std::tanh(2),
+              1e-14);
 }
 
 TEST(Score, BiasOfMinusInfinityHidesTheKeyInEitherOrder) { // A20
@@ -76,7 +79,8 @@ TEST(Score, AlibiGrowsWithTheKey) { // query 1 of 2 stands at key 2 of 3
 }
 
 TEST(Score, AlibiSlopesOfEachHead) {
-  Bound bound = weightsOf("alibi(arg0)", 1, {0, 0}, 2, "args(%s : tensor<2xf32>)", ", %s: tensor<2xf32>");
+  Bound bound =
+      weightsOf("alibi(arg0)", 1, {0, 0}, 2, "args(%s : tensor<2xf32>)", ", %s: tensor<2xf32>");
   bound.bind("arg0", ElementType::F32, {2}, {0.5, 2});
   EXPECT_NEAR(bound.row(0, 0, 0).lse, std::log(1 + std::exp(-0.5)), 1e-15);
   EXPECT_NEAR(bound.row(0, 0, 1).lse, std::log(1 + std::exp(-2)), 1e-15);
@@ -92,7 +96,8 @@ TEST(Score, CustomRegion) { // s + 2 (i - j): query at key 1 of 2
       %y = arith.mulf %x, %two : f32
       %r = arith.addf %s, %y : f32
       attn.yield %r : f32
-  })", 1, {0.25, 3});
+  })",
+                          1, {0.25, 3});
   EXPECT_NEAR(bound.row(0, 0).lse, std::log(std::exp(2.25) + std::exp(3)), 1e-15);
 }
 
@@ -104,12 +109,14 @@ TEST(Score, CustomRegionMayHideKeys) {
       %c = arith.cmpi eq, %j, %one : index
       %r = arith.select %c, %inf, %s : f32
       attn.yield %r : f32
-  })", 1, {0, 0, 0});
+  })",
+                          1, {0, 0, 0});
   EXPECT_EQ(seenBy(bound, 0), "x.x");
 }
 
 TEST(Score, SinkJoinsTheDenominatorOnceAndNotTheLse) {
-  Bound bound = weightsOf("mask(causal) sink(arg0)", 3, {1, 2}, 1, "args(%s : tensor<1xf32>)", ", %s: tensor<1xf32>");
+  Bound bound = weightsOf("mask(causal) sink(arg0)", 3, {1, 2}, 1, "args(%s : tensor<1xf32>)",
+                          ", %s: tensor<1xf32>");
   bound.bind("arg0", ElementType::F32, {1}, {2});
   RowResult row = bound.row(0, 2);
   double keys = std::exp(1) + std::exp(2);

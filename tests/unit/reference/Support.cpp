@@ -9,8 +9,10 @@ namespace llmopt::reference {
 
 mlir::OwningOpRef<mlir::ModuleOp> parse(const std::string &text) {
   static mlir::MLIRContext context;
-  context.loadDialect<attn::AttnDialect, mlir::arith::ArithDialect, mlir::func::FuncDialect, mlir::math::MathDialect>();
-  mlir::OwningOpRef<mlir::ModuleOp> module = mlir::parseSourceString<mlir::ModuleOp>(text, &context);
+  context.loadDialect<attn::AttnDialect, mlir::arith::ArithDialect, mlir::func::FuncDialect,
+                      mlir::math::MathDialect>();
+  mlir::OwningOpRef<mlir::ModuleOp> module =
+      mlir::parseSourceString<mlir::ModuleOp>(text, &context);
   EXPECT_TRUE(module) << text;
   return module;
 }
@@ -50,24 +52,27 @@ RowResult Bound::row(int64_t batch, int64_t query, int64_t head, Mode mode) {
 }
 
 std::string Bound::rowError(int64_t batch, int64_t query, int64_t head) {
-  llvm::Expected<std::vector<RowResult>> results = evaluate(attention, inputs, Row{batch, query, head});
+  llvm::Expected<std::vector<RowResult>> results =
+      evaluate(attention, inputs, Row{batch, query, head});
   return results ? "" : llvm::toString(results.takeError());
 }
 
-Bound weightsOf(const std::string &clauses, int64_t queries, const std::vector<double> &scores, int64_t heads,
-                const std::string &args, const std::string &parameters) {
+Bound weightsOf(const std::string &clauses, int64_t queries, const std::vector<double> &scores,
+                int64_t heads, const std::string &args, const std::string &parameters) {
   int64_t keys = int64_t(scores.size());
   auto tensor = [](int64_t length, int64_t count, int64_t dim) {
-    return "tensor<1x" + std::to_string(length) + "x" + std::to_string(count) + "x" + std::to_string(dim) + "xf32>";
+    return "tensor<1x" + std::to_string(length) + "x" + std::to_string(count) + "x" +
+           std::to_string(dim) + "xf32>";
   };
   std::string q = tensor(queries, heads, 1), k = tensor(keys, 1, 1), v = tensor(keys, 1, keys);
   std::string o = tensor(queries, heads, keys);
   Bound bound("func.func @f(%q: " + q + ", %k: " + k + ", %v: " + v + parameters + ") -> " + o +
-              " {\n  %o = attn.attention %q, %k, %v " + args + " " + clauses + " scale(1.0) : " + q + ", " + k + ", " +
-              v + " -> " + o + "\n  return %o : " + o + "\n}");
+              " {\n  %o = attn.attention %q, %k, %v " + args + " " + clauses + " scale(1.0) : " +
+              q + ", " + k + ", " + v + " -> " + o + "\n  return %o : " + o + "\n}");
   bound.bind("q", ElementType::F32, {1, queries, heads, 1}, {1});
   bound.bind("k", ElementType::F32, {1, keys, 1, 1}, scores);
-  bound.bindFrom("v", ElementType::F32, {1, keys, 1, keys}, [&](int64_t i) { return i / keys == i % keys; });
+  bound.bindFrom("v", ElementType::F32, {1, keys, 1, keys},
+                 [&](int64_t i) { return i / keys == i % keys; });
   return bound;
 }
 

@@ -25,9 +25,11 @@ public:
   Inputs inputs;
 
   /// A packed array; values in row-major order, repeated as often as needed.
-  Array &bind(const std::string &name, ElementType type, llvm::ArrayRef<int64_t> shape, std::vector<double> values);
+  Array &bind(const std::string &name, ElementType type, llvm::ArrayRef<int64_t> shape,
+              std::vector<double> values);
   template <typename F>
-  Array &bindFrom(const std::string &name, ElementType type, llvm::ArrayRef<int64_t> shape, F value) {
+  Array &bindFrom(const std::string &name, ElementType type, llvm::ArrayRef<int64_t> shape,
+                  F value) {
     Array &array = bind(name, type, shape, {0});
     int64_t count = 1;
     for (int64_t extent : shape)
@@ -49,8 +51,9 @@ private:
 /// Dense attention of one sequence and `heads` heads (one KV head, d = 1, f32) with the
 /// given clauses. Q = 1, K of key j = scores[j], scale 1: the scaled score is scores[j];
 /// V is one-hot, so that the output is the weights.
-Bound weightsOf(const std::string &clauses, int64_t queries, const std::vector<double> &scores, int64_t heads = 1,
-                const std::string &args = "", const std::string &parameters = "");
+Bound weightsOf(const std::string &clauses, int64_t queries, const std::vector<double> &scores,
+                int64_t heads = 1, const std::string &args = "",
+                const std::string &parameters = "");
 
 /// "x" for each key with a weight, "." for the others.
 std::string seenBy(Bound &bound, int64_t query, int64_t head = 0);
