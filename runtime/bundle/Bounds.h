@@ -35,7 +35,8 @@ using BoundProgram = std::vector<BoundInsn>;
 
 struct BoundInterval {
   BoundProgram lo, hi;
-  BoundProgram stride, phase, width; ///< empty when every key of [lo, hi) belongs
+  /// Empty when every key of [lo, hi) belongs.
+  BoundProgram stride = {}, phase = {}, width = {};
   bool operator==(const BoundInterval &) const = default;
 };
 

@@ -1,0 +1,48 @@
+// A Program as bytes: what is saved, cached and shipped.
+//
+// Layout, little endian: an eight-byte magic "LLMOPTB\0", format version (u32),
+// ABI version (u32), payload size (u64), XXH3 64-bit checksum of the payload
+// (u64), the payload. Strings and lists carry their length first. Reading
+// trusts nothing: each length is compared with a fixed limit and with the bytes
+// that are left before anything is allocated, and the Program that comes out
+// has passed `validate`.
+//
+// The checksum finds accidents, not attacks: a bundle holds machine code, so
+// load only bundles that you would run.
+#pragma once
+
+#include "runtime/base/Status.h"
+#include "runtime/bundle/Program.h"
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace llmopt::bundle {
+
+/// Version of the encoding; the records' own version is kAbiVersion.
+inline constexpr uint32_t kFormatVersion = 1;
+
+/// Limits of what is read. Far above what any spec needs.
+inline constexpr uint64_t kMaxBundleBytes = uint64_t{1} << 31;
+inline constexpr uint32_t kMaxNameBytes = 4096;
+inline constexpr uint32_t kMaxTextBytes = 64u << 20;
+inline constexpr uint32_t kMaxListEntries = 65536;
+inline constexpr uint32_t kMaxRank = 8;
+
+/// Whether every index, enumerator and bound program of a Program makes sense.
+/// What fails is named: "slot 3 names buffer 9; the program has 4 buffers".
+runtime::Status validate(const Program &program);
+
+std::vector<uint8_t> serialize(const Program &program);
+
+/// DataLoss for bytes that are not a whole, intact bundle; Unavailable for a
+/// bundle of another format or ABI version, which must be compiled again.
+runtime::StatusOr<Program> deserialize(std::span<const uint8_t> bytes);
+
+/// Save by atomic rename; errors name the file.
+runtime::Status saveBundle(const Program &program, const std::string &path);
+runtime::StatusOr<Program> loadBundle(const std::string &path);
+
+} // namespace llmopt::bundle

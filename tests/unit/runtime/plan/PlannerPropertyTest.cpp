@@ -1,0 +1,166 @@
+#include "PlanTestUtil.h"
+
+using namespace plantest;
+
+namespace {
+
+class Random {
+public:
+  explicit Random(uint32_t seed) : engine(seed) {}
+  int64_t pick(int64_t lo, int64_t hi) {
+    return std::uniform_int_distribution<int64_t>(lo, hi)(engine);
+  }
+  /// Small values are as likely as large ones.
+  int64_t pickLength(int64_t most) {
+    return std::min(most, pick(0, int64_t{1} << pick(0, 20)));
+  }
+
+private:
+  std::mt19937 engine;
+};
+
+BoundSet randomMask(Random &random) {
+  switch (random.pick(0, 5)) {
+  case 0:
+    return fullMask();
+  case 1:
+    return windowMask(random.pick(1, 600));
+  case 2:
+    return sinkOrWindowMask(random.pick(1, 5), random.pick(1, 300));
+  case 3:
+    return dilatedMask(random.pick(1, 400));
+  case 4:
+    return BoundSet();
+  default:
+    return causalMask();
+  }
+}
+
+Program randomProgram(Random &random) {
+  std::vector<Kernel> kernels;
+  for (int64_t i = random.pick(1, 3); i > 0; --i)
+    kernels.push_back(
+        attendKernel(random.pick(1, 128), random.pick(1, 128),
+                     static_cast<double>(random.pick(1, 40)) / 10));
+  Program program = makeProgram(random.pick(1, 16), random.pick(1, 3),
+                                randomMask(random), std::move(kernels));
+  program.facts.topLeft = random.pick(0, 4) == 0;
+  program.facts.batchInvariant = random.pick(0, 4) == 0;
+  return program;
+}
+
+PlanOptions randomOptions(Random &random) {
+  PlanOptions options{.workers = static_cast<uint32_t>(random.pick(0, 256))};
+  options.threads = random.pick(0, 1) ? 0 : random.pick(1, 64);
+  options.splitPolicy = static_cast<SplitPolicy>(random.pick(0, 3));
+  options.splits = random.pick(1, 20);
+  options.splitKeys = random.pick(0, 1) ? 0 : random.pick(1, 2000);
+  if (random.pick(0, 2) == 0)
+    options.maxPartialRows = random.pickLength(100000);
+  return options;
+}
+
+BatchShape randomBatch(Random &random) {
+  std::vector<std::pair<int64_t, int64_t>> lengths;
+  int64_t budget = 6000; // queries in all, to bound the time of the check
+  for (int64_t i = random.pick(0, 12); i > 0; --i) {
+    int64_t queries =
+        std::min(budget, random.pick(0, 1) ? random.pick(0, 3)
+                                           : random.pickLength(5000));
+    budget -= queries;
+    lengths.push_back({queries, random.pickLength(5000)});
+  }
+  return makeBatch(lengths);
+}
+
+PlanCapacities capacitiesOf(const BatchShape &batch) {
+  PlanCapacities capacities;
+  for (const SequenceShape &sequence : batch.sequences) {
+    capacities.queryTokens += sequence.queryLen;
+    capacities.keyLen = std::max<uint64_t>(capacities.keyLen, sequence.keyLen);
+  }
+  return capacities;
+}
+
+} // namespace
+
+TEST(PlannerProperty, EachRowSeesEachVisibleKeyOnce) {
+  int split = 0;
+  for (uint32_t seed = 0; seed < 400; ++seed) {
+    SCOPED_TRACE(seed);
+    Random random(seed);
+    Program program = randomProgram(random);
+    PlanOptions options = randomOptions(random);
+    BatchShape batch = randomBatch(random);
+    StatusOr<Plan> plan = makePlan(program, batch, {}, options);
+    if (!plan) {
+      ASSERT_TRUE(program.facts.batchInvariant) << plan.status().toString();
+      continue;
+    }
+    checkPlan(program, batch, {}, options, *plan);
+    ASSERT_FALSE(HasFailure());
+    EXPECT_LE(plan->partialRows,
+              workspaceBound(program, options, capacitiesOf(batch)));
+    if (!program.facts.batchInvariant)
+      EXPECT_LE(plan->partialRows, options.maxPartialRows);
+    split += plan->partialRows > 0;
+  }
+  EXPECT_GT(split, 50) << "the property must see splits";
+}
+
+TEST(PlannerProperty, SamePlanForSameInput) {
+  for (uint32_t seed = 0; seed < 20; ++seed) {
+    Random first(seed), second(seed);
+    auto make = [](Random &random) {
+      Program program = randomProgram(random);
+      PlanOptions options = randomOptions(random);
+      return makePlan(program, randomBatch(random), {}, options);
+    };
+    StatusOr<Plan> a = make(first), b = make(second);
+    ASSERT_EQ(a.ok(), b.ok());
+    if (!a)
+      continue;
+    EXPECT_EQ(a->partialRows, b->partialRows);
+    EXPECT_EQ(a->mergeOffsets, b->mergeOffsets);
+    for (size_t i = 0; i < a->attends.size(); ++i)
+      EXPECT_EQ(a->attends[i].itemOffsets, b->attends[i].itemOffsets);
+  }
+}
+
+// A40: no division by zero and 1 <= splits <= key tiles, whatever the counts.
+TEST(PlannerProperty,
+     SplitsAreDefinedForEveryCountOfWorkersLengthsAndSequences) {
+  Program program = makeProgram(1, 1, causalMask(), {attendKernel(16, 64, 1)});
+  for (uint32_t workers : {0, 1, 2, 3, 28, 64, 132, 255, 256})
+    for (int64_t length : {0, 1, 63, 64, 65, 4096, 100000, 1000000})
+      for (size_t sequences : {1, 2, 31, 1024}) {
+        SCOPED_TRACE(testing::Message() << workers << " workers, " << sequences
+                                        << " x " << length);
+        BatchShape batch = makeBatch(
+            std::vector<std::pair<int64_t, int64_t>>(sequences, {1, length}));
+        PlanOptions options{.workers = workers};
+        StatusOr<Plan> plan = makePlan(program, batch, {}, options);
+        ASSERT_TRUE(plan) << plan.status().toString();
+        std::vector<int64_t> splits(sequences);
+        for (const WorkItem &item : plan->attends[0].items)
+          ++splits[item.sequence];
+        for (int64_t count : splits) {
+          ASSERT_GE(count, 1);
+          ASSERT_LE(count, std::max<int64_t>(1, (length + 63) / 64));
+        }
+        ASSERT_LE(plan->partialRows,
+                  workspaceBound(program, options, capacitiesOf(batch)));
+      }
+}
+
+// A40 (exact): kv 4096, 32/32 heads, one query, few multiprocessors.
+TEST(PlannerProperty, SmallGpuDecode) {
+  Program program = makeProgram(1, 32, causalMask(), {attendKernel(16, 64, 1)});
+  for (uint32_t workers : {0, 28}) {
+    PlanOptions options{.workers = workers};
+    BatchShape batch = makeBatch({{1, 4096}});
+    StatusOr<Plan> plan = makePlan(program, batch, {}, options);
+    ASSERT_TRUE(plan);
+    checkPlan(program, batch, {}, options, *plan);
+  }
+}
