@@ -24,6 +24,12 @@ def Attn_Dialect : Dialect {
     i + (kv_len - q_len): the last query stands at the last key. Masks and custom regions
     speak of positions. A query position may be negative (more queries than keys).
   }];
+  let extraClassDeclaration = [{
+  private:
+    void registerAttributes();
+    void registerTypes();
+    void registerOperations();
+  }];
   let useDefaultTypePrinterParser = 1;
   let useDefaultAttributePrinterParser = 1;
 }

@@ -12,6 +12,20 @@
 #include "mlir/Interfaces/ControlFlowInterfaces.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
 
+namespace llmopt::attn {
+
+/// Largest head dimension of Q, K and V.
+inline constexpr int64_t kMaxHeadDim = 576;
+/// Largest length, position and integer number: what i32 holds.
+inline constexpr int64_t kMaxLength = (int64_t(1) << 31) - 1;
+
+/// f32, f16 or bf16.
+inline bool isDataType(mlir::Type type) {
+  return type.isF32() || type.isF16() || type.isBF16();
+}
+
+} // namespace llmopt::attn
+
 #include "dialect/attn/AttnDialect.h.inc"
 #include "dialect/attn/AttnEnums.h.inc"
 

@@ -77,7 +77,10 @@ def Attn_AttentionOp : Attn_Op<"attention", [AttrSizedOperandSegments,
     /// The scale clause, or 1/sqrt(D) as an f64 attribute: FloatAttr or ArgAttr.
     ::mlir::Attribute getScaleOrDefault();
     /// All run-time numbers of scale (owner: null attribute), mask and scores, in order.
+    /// Equal attributes share their numbers, which come once.
     ::llvm::SmallVector<::llmopt::attn::NumberUse> getNumbers();
+    /// Mask regions come first among the bodies, score regions after them.
+    unsigned getNumMaskRegions();
   }];
 }
 

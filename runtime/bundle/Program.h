@@ -88,7 +88,12 @@ struct Scalar {
   bool operator==(const Scalar &) const = default;
 };
 
-enum class KernelKind : uint8_t { Attend, Merge, Append };
+enum class KernelKind : uint8_t {
+  Attend,  ///< attn.attention: work items of the plan
+  Merge,   ///< partials of split items: merge items of the plan
+  Append,  ///< attn.append: itemOffsets share out the tokens of the slot mapping
+  Combine, ///< attn.merge: itemOffsets share out the T * H (token, head) pairs
+};
 
 struct Kernel {
   std::string entry;

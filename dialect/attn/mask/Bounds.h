@@ -66,8 +66,12 @@ inline constexpr int64_t kUnbounded = int64_t(1) << 40;
 /// Keys k of [lo, hi); with a stride only those with floorMod(k - phase, stride) < width.
 struct Interval {
   BoundExpr lo, hi;
-  struct Thinning { BoundExpr stride, phase, width; };
+  struct Thinning {
+    BoundExpr stride, phase, width;
+    bool operator==(const Thinning &) const = default; ///< structural
+  };
   std::optional<Thinning> thinning;
+  bool operator==(const Interval &) const = default; ///< structural
 };
 
 /// A union of intervals, in no order; they may overlap and may be empty (lo >= hi).
@@ -76,13 +80,20 @@ struct IntervalSet {
   static IntervalSet none() { return {}; }
   static IntervalSet all();
   static IntervalSet of(BoundExpr lo, BoundExpr hi);
+  bool operator==(const IntervalSet &) const = default; ///< structural
 };
 
 /// MAY and SURELY. Beyond kMaxIntervals a set is widened (may) or narrowed (surely),
 /// which costs work, never correctness; `exact` then turns false.
+///
+/// `exact`: clipped to [0, keyLen), MAY is the union and SURELY the intersection of what
+/// the queries of the range (and heads, where numbers differ by head) see, for every
+/// range, provided the numbers are those that the masks allow (a window of 1 or more).
+/// False where that is not so, or where the algebra found no proof.
 struct MaskBounds {
   IntervalSet may, surely;
   bool exact = true;
+  bool operator==(const MaskBounds &) const = default; ///< structural
   static MaskBounds unknown() { return {IntervalSet::all(), IntervalSet::none(), false}; }
 };
 

@@ -1,0 +1,173 @@
+// See Compile.h. A spec goes through attn-to-tile and tile-to-cpu in a module of its own;
+// the caller's IR is not touched.
+#include "codegen/compile/Compile.h"
+#include "codegen/compile/ProgramFacts.h"
+#include "codegen/cpu/Passes.h"
+#include "passes/Passes.h"
+
+#include "mlir/IR/Verifier.h"
+#include "mlir/Pass/PassManager.h"
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/SHA256.h"
+
+#include <atomic>
+
+using namespace mlir;
+using namespace llmopt;
+
+namespace {
+
+std::atomic<uint64_t> compiles{0};
+
+/// Turns the first diagnostic of a scope into an llvm::Error and passes all of them on.
+class FirstDiagnostic {
+public:
+  explicit FirstDiagnostic(MLIRContext *context)
+      : handler(context, [this](Diagnostic &diagnostic) {
+          if (first.empty() && diagnostic.getSeverity() == DiagnosticSeverity::Error) {
+            llvm::raw_string_ostream stream(first);
+            stream << diagnostic.getLocation() << ": " << diagnostic.str();
+          }
+          return failure(); // the next handler prints it
+        }) {}
+
+  llvm::Error take(const char *what) {
+    return llvm::createStringError(first.empty() ? std::string(what) : first);
+  }
+
+private:
+  std::string first;
+  ScopedDiagnosticHandler handler;
+};
+
+/// A module with a copy of `spec` alone, and the copy.
+OwningOpRef<ModuleOp> isolate(func::FuncOp spec) {
+  OwningOpRef<ModuleOp> module = ModuleOp::create(spec.getLoc());
+  module->getBody()->push_back(spec->clone());
+  return module;
+}
+
+func::FuncOp specIn(ModuleOp module) { return *module.getOps<func::FuncOp>().begin(); }
+
+LogicalResult lowerToTile(ModuleOp module, const Schedule &schedule) {
+  PassManager manager(module.getContext());
+  AttnToTileOptions options;
+  options.rows.assign(schedule.rows.begin(), schedule.rows.end());
+  options.keys = schedule.keys;
+  manager.addPass(createAttnToTile(options));
+  return manager.run(module);
+}
+
+Schedule scheduleFor(const Signature &signature, const CompileOptions &options) {
+  Schedule schedule;
+  if (signature.attention)
+    schedule = chooseCpuSchedule(scheduleRequest(signature), options.numbers);
+  if (!options.rows.empty())
+    schedule.rows = options.rows;
+  if (options.keys > 0)
+    schedule.keys = options.keys;
+  return schedule;
+}
+
+std::string irOf(Operation *op) {
+  std::string text;
+  llvm::raw_string_ostream stream(text);
+  op->print(stream);
+  return text;
+}
+
+/// Content key: canonical IR, target and exact options, compiler and ABI version.
+std::string keyOf(StringRef ir, const Schedule &schedule, const bundle::Image &image) {
+  llvm::SHA256 hash;
+  auto add = [&](StringRef text) {
+    hash.update(text);
+    hash.update(StringRef("\0", 1));
+  };
+  add(ir);
+  for (int64_t rows : schedule.rows)
+    add(std::to_string(rows));
+  add(std::to_string(schedule.keys));
+  add(image.triple);
+  add(image.cpu);
+  add(image.features);
+  add(LLVM_VERSION_STRING);
+  add(std::to_string(bundle::kAbiVersion));
+  return llvm::toHex(hash.final(), /*LowerCase=*/true);
+}
+
+} // namespace
+
+uint64_t llmopt::compileCount() { return compiles; }
+
+void llmopt::registerDialects(DialectRegistry &registry) {
+  registry.insert<attn::AttnDialect>();
+  cpu::registerCpuDialects(registry);
+}
+
+std::vector<func::FuncOp> llmopt::specsOf(ModuleOp module) {
+  std::vector<func::FuncOp> specs;
+  for (func::FuncOp function : module.getOps<func::FuncOp>()) {
+    if (function.isExternal())
+      continue;
+    bool holdsAttn = llvm::any_of(function.getBody().front(), [](Operation &op) {
+      return isa<attn::AttentionOp, attn::MergeOp, attn::AppendOp>(op);
+    });
+    if (holdsAttn)
+      specs.push_back(function);
+  }
+  return specs;
+}
+
+llvm::Expected<bundle::Program> llmopt::compileSpec(func::FuncOp spec, const CompileOptions &options) {
+  FirstDiagnostic diagnostics(spec.getContext());
+  OwningOpRef<ModuleOp> module = isolate(spec);
+  func::FuncOp copy = specIn(*module);
+  FailureOr<Signature> signature = Signature::of(copy);
+  if (failed(signature))
+    return diagnostics.take("this function is no spec");
+  Schedule schedule = scheduleFor(*signature, options);
+  bundle::Program program = programOf(*signature, schedule);
+  program.name = spec.getName().str();
+  program.ir = irOf(copy);
+  std::vector<KernelName> kernels = kernelsOf(*signature, spec.getName(), schedule);
+
+  if (failed(lowerToTile(*module, schedule)) || failed(cpu::lowerToCpu(*module, options.cpu)))
+    return diagnostics.take("lowering failed");
+  for (const KernelName &kernel : kernels)
+    program.kernels.push_back(kernelFacts(*module, *signature, kernel));
+
+  bundle::Image image{options.cpu.triple, options.cpu.cpu, options.cpu.allFeatures(), {}};
+  llvm::Expected<std::vector<uint8_t>> object = cpu::emitObject(*module, options.cpu);
+  if (!object)
+    return object.takeError();
+  image.bytes = std::move(*object);
+  program.key = keyOf(program.ir, schedule, image);
+  program.images.push_back(std::move(image));
+  ++compiles;
+  return program;
+}
+
+llvm::Expected<std::string> llmopt::stageText(func::FuncOp spec, Stage stage, const CompileOptions &options) {
+  if (stage == Stage::Attn)
+    return irOf(spec);
+  FirstDiagnostic diagnostics(spec.getContext());
+  OwningOpRef<ModuleOp> module = isolate(spec);
+  FailureOr<Signature> signature = Signature::of(specIn(*module));
+  if (failed(signature))
+    return diagnostics.take("this function is no spec");
+  if (failed(lowerToTile(*module, scheduleFor(*signature, options))))
+    return diagnostics.take("lowering to tiles failed");
+  if (stage == Stage::Tile)
+    return irOf(*module);
+  if (stage == Stage::Vector) {
+    PassManager manager(module->getContext());
+    cpu::buildTileToVectorPipeline(manager, options.cpu.allFeatures());
+    if (failed(manager.run(*module)))
+      return diagnostics.take("lowering to vectors failed");
+    return irOf(*module);
+  }
+  if (failed(cpu::lowerToCpu(*module, options.cpu)))
+    return diagnostics.take("lowering to the CPU failed");
+  return stage == Stage::Asm ? cpu::emitAssembly(*module, options.cpu)
+                             : cpu::emitLlvmIr(*module, options.cpu);
+}

@@ -1,0 +1,41 @@
+// softcap(c): s -> c * tanh(s / c); c <= 0 leaves s.
+#include "dialect/attn/Asm.h"
+#include "dialect/attn/AttnDialect.h"
+#include "dialect/attn/EmitUtils.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+
+using namespace mlir;
+using namespace llmopt::attn;
+
+Attribute SoftcapAttr::parse(AsmParser &parser, Type) {
+  SMLoc loc = parser.getCurrentLocation();
+  Attribute cap = parseBracketedNumber(parser, NumberKind::Float);
+  return cap ? parser.getChecked<SoftcapAttr>(loc, parser.getContext(), cap)
+             : SoftcapAttr();
+}
+
+void SoftcapAttr::print(AsmPrinter &printer) const { printBracketedNumber(printer, getCap()); }
+
+LogicalResult SoftcapAttr::verify(function_ref<InFlightDiagnostic()> emitError,
+                                  Attribute cap) {
+  return verifyFloat(emitError, cap, "softcap");
+}
+
+void SoftcapAttr::collectNumbers(SmallVectorImpl<NumberUse> &numbers) const {
+  numbers.push_back({*this, 0, "softcap", getCap(), true});
+}
+
+// A cap that is off divides by 1 instead, so that no NaN of s / 0 arises at all.
+Value SoftcapAttr::emitScore(PairEmitter &e, Value score) const {
+  OpBuilder &b = e.builder();
+  Location loc = e.loc();
+  Value cap = e.number(*this, 0);
+  Value on = arith::CmpFOp::create(b, loc, arith::CmpFPredicate::OGT, cap, emit::f32(e, 0));
+  Value divisor = arith::SelectOp::create(b, loc, on, cap, emit::f32(e, 1));
+  Value ratio = arith::DivFOp::create(b, loc, score, divisor);
+  Value bent = math::TanhOp::create(b, loc, ratio);
+  Value capped = arith::MulFOp::create(b, loc, divisor, bent);
+  return arith::SelectOp::create(b, loc, on, capped, score);
+}

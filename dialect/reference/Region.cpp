@@ -1,0 +1,121 @@
+#include "dialect/reference/Region.h"
+
+#include "mlir/IR/Matchers.h"
+
+namespace llmopt::reference {
+
+llvm::Expected<Region> Region::compile(mlir::Region &region, const Context &context) {
+  Region program;
+  mlir::Block &block = region.front();
+  for (mlir::BlockArgument argument : block.getArguments())
+    program.slots[argument] = program.slotCount++;
+  for (mlir::Operation &op : block.without_terminator())
+    if (llvm::Error failure = program.addOp(op, context))
+      return failure;
+  llvm::Expected<unsigned> result = program.slotOf(block.getTerminator()->getOperand(0), context);
+  if (!result)
+    return result.takeError();
+  program.resultSlot = *result;
+  return program;
+}
+
+llvm::Expected<Array> Region::capturedArray(mlir::Value value, const Context &context) {
+  unsigned index = 0;
+  for (mlir::Value argument : context.op.getArgs()) {
+    if (argument == value)
+      return context.argument(index);
+    ++index;
+  }
+  return error("a region reads a value that is neither a constant nor one of the op's `args`");
+}
+
+llvm::Expected<unsigned> Region::slotOf(mlir::Value value, const Context &context) {
+  if (auto it = slots.find(value); it != slots.end())
+    return it->second;
+  Number number;
+  mlir::Attribute constant;
+  if (mlir::matchPattern(value, mlir::m_Constant(&constant))) {
+    if (auto real = llvm::dyn_cast<mlir::FloatAttr>(constant))
+      number.values.push_back(real.getValueAsDouble());
+    else if (auto integer = llvm::dyn_cast<mlir::IntegerAttr>(constant))
+      number.values.push_back(double(value.getType().isInteger(1) ? int64_t(integer.getValue().getZExtValue())
+                                                                  : integer.getValue().getSExtValue()));
+    else
+      return error("a region uses a constant that is no scalar");
+  } else {
+    llvm::Expected<Array> array = capturedArray(value, context);
+    if (!array)
+      return array.takeError();
+    number.values.push_back(array->at({}));
+  }
+  captures.push_back({slotCount, std::move(number)});
+  slots[value] = slotCount;
+  return slotCount++;
+}
+
+llvm::Error Region::addOp(mlir::Operation &op, const Context &context) {
+  if (op.hasTrait<mlir::OpTrait::ConstantLike>())
+    return llvm::Error::success(); // slotOf() takes it up where it is used
+  if (op.getNumResults() != 1 || op.getNumOperands() > kMostOperands + 1)
+    return error("the oracle does not know op '" + op.getName().getStringRef() + "' in a region");
+  Step step;
+  mlir::ValueRange scalars = op.getOperands();
+  if (op.getName().getStringRef() == "tensor.extract") {
+    llvm::Expected<Array> array = capturedArray(scalars.front(), context);
+    if (!array)
+      return array.takeError();
+    scalars = scalars.drop_front();
+    step.compute = [a = *array](const Scalar *index) {
+      int64_t offset = 0;
+      for (size_t d = 0; d < a.shape.size(); ++d)
+        offset += index[d].i * a.strides[d];
+      double value = load(a.data, a.type, offset);
+      return Scalar{value, isFloat(a.type) ? 0 : int64_t(value)};
+    };
+  } else {
+    llvm::Expected<ScalarFunction> function = scalarFunction(op);
+    if (!function)
+      return function.takeError();
+    step.compute = std::move(*function);
+  }
+  for (mlir::Value operand : scalars) {
+    llvm::Expected<unsigned> slot = slotOf(operand, context);
+    if (!slot)
+      return slot.takeError();
+    step.operands[step.operandCount++] = *slot;
+  }
+  std::optional<ElementType> type = elementTypeOf(op.getResult(0).getType());
+  if (type && isFloat(*type))
+    step.rounding = type;
+  step.result = slotCount;
+  slots[op.getResult(0)] = slotCount++;
+  steps.push_back(std::move(step));
+  return llvm::Error::success();
+}
+
+Scalar Region::run(const double *score, const Pair &pair, Mode mode) const {
+  llvm::SmallVector<Scalar, 32> values(slotCount);
+  unsigned slot = 0;
+  if (score)
+    values[slot++].f = *score;
+  values[slot++].i = pair.batch;
+  values[slot++].i = pair.head;
+  values[slot++].i = pair.queryPosition;
+  values[slot++].i = pair.key;
+  for (const Capture &capture : captures) {
+    double value = capture.number.of(pair.head);
+    values[capture.slot] = {value, int64_t(value)};
+  }
+  for (const Step &step : steps) {
+    Scalar operands[kMostOperands];
+    for (unsigned i = 0; i < step.operandCount; ++i)
+      operands[i] = values[step.operands[i]];
+    Scalar result = step.compute(operands);
+    if (step.rounding && mode == Mode::Rounded)
+      result.f = roundTo(*step.rounding, result.f);
+    values[step.result] = result;
+  }
+  return values[resultSlot];
+}
+
+} // namespace llmopt::reference

@@ -1,0 +1,31 @@
+// Passes of the attn dialect, and the facts about their result that codegen needs.
+#pragma once
+
+#include "passes/attn/Schedule.h"
+#include "passes/attn/Signature.h"
+
+#include "mlir/Pass/Pass.h"
+
+namespace llmopt {
+
+#define GEN_PASS_DECL
+#include "passes/Passes.h.inc"
+
+#define GEN_PASS_REGISTRATION
+#include "passes/Passes.h.inc"
+
+/// What the schedule of a spec's attention depends on, without the target.
+ScheduleRequest scheduleRequest(const Signature &signature);
+
+/// One kernel that attn-to-tile makes of a spec function.
+struct KernelName {
+  bundle::KernelKind kind;
+  std::string name;
+  int64_t rows = 0, keys = 0; ///< tile of an attend kernel
+};
+
+/// The kernels of a spec, in the order in which they run.
+std::vector<KernelName> kernelsOf(const Signature &signature, llvm::StringRef spec,
+                                  const Schedule &schedule);
+
+} // namespace llmopt

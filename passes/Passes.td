@@ -1,0 +1,40 @@
+#ifndef LLMOPT_PASSES
+#define LLMOPT_PASSES
+
+include "mlir/Pass/PassBase.td"
+
+def AttnToTile : Pass<"attn-to-tile", "::mlir::ModuleOp"> {
+  let summary = "lower specs of the attn dialect to kernels of the tile dialect";
+  let description = [{
+    Replaces every function that holds attn ops by tile kernels (`tile.kernel`): one
+    `@<name>_attend_<rows>` for each row tile of the schedule and `@<name>_merge` for an
+    `attn.attention`; `@<name>_append` for an `attn.append`; `@<name>_combine` for an
+    `attn.merge`. Their arguments are the slots of the program's parameter block.
+
+    The attend kernel runs the online softmax (Milakov and Gimelshein, arXiv:1805.02867;
+    tiles as in FlashAttention, arXiv:2205.14135) over the work items of one worker. The
+    mask's key intervals become the loop:
+
+    ```
+    t = first tile that MAY hold a visible key
+    while t is in range:
+      e = end of the run of tiles, from t on, that SURELY are visible throughout
+      for u in [t, e):        the body without any predicate
+      for u in [t, t + (e == t)):  the body with the mask predicate
+      t = next tile from max(e, t + 1) that MAY hold a visible key
+    ```
+
+    so tiles outside the mask are not visited and full tiles evaluate no mask, whatever
+    the mask. `rows` and `keys` override the schedule's tile sizes; otherwise they follow
+    from the spec and the target's numbers (see Schedule.h), and a remark tells why.
+  }];
+  let options = [
+    ListOption<"rows", "rows", "int64_t", "rows of the attend kernels' tiles, one kernel each">,
+    Option<"keys", "keys", "int64_t", "0", "keys of a tile; 0: the schedule's choice">,
+  ];
+  let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::func::FuncDialect",
+    "::mlir::math::MathDialect", "::mlir::memref::MemRefDialect", "::mlir::scf::SCFDialect",
+    "::llmopt::tile::TileDialect"];
+}
+
+#endif

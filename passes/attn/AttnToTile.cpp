@@ -1,0 +1,114 @@
+// The attn-to-tile pass; see Passes.td.
+#include "passes/attn/AttendKernel.h"
+#include "passes/attn/Schedule.h"
+#include "passes/Passes.h"
+
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/IR/Remarks.h"
+
+namespace llmopt {
+#define GEN_PASS_DEF_ATTNTOTILE
+#include "passes/Passes.h.inc"
+} // namespace llmopt
+
+using namespace mlir;
+using namespace llmopt;
+
+namespace {
+
+bool isSpec(func::FuncOp function) {
+  if (function.isExternal())
+    return false;
+  for (Operation &op : function.getBody().front())
+    if (isa<attn::AttentionOp, attn::MergeOp, attn::AppendOp>(op))
+      return true;
+  return false;
+}
+
+class AttnToTilePass : public llmopt::impl::AttnToTileBase<AttnToTilePass> {
+public:
+  using AttnToTileBase::AttnToTileBase;
+
+  void runOnOperation() override {
+    SmallVector<func::FuncOp> specs;
+    for (func::FuncOp function : getOperation().getOps<func::FuncOp>())
+      if (isSpec(function))
+        specs.push_back(function);
+    for (func::FuncOp spec : specs)
+      if (failed(lower(spec)))
+        return signalPassFailure();
+  }
+
+private:
+  LogicalResult lower(func::FuncOp spec) {
+    FailureOr<Signature> signature = Signature::of(spec);
+    if (failed(signature))
+      return failure();
+    ModuleOp module = getOperation();
+    for (const KernelName &kernel : kernelsOf(*signature, spec.getName(), chooseTiles(*signature)))
+      emit(module, *signature, kernel);
+    spec.erase();
+    return success();
+  }
+
+  /// The options, or the schedule for the host, with a remark that tells why.
+  Schedule chooseTiles(const Signature &signature) {
+    Schedule schedule;
+    if (!signature.attention)
+      return schedule;
+    schedule = chooseCpuSchedule(scheduleRequest(signature), runtime::hostCpu().target);
+    if (!rows.empty())
+      schedule.rows.assign(rows.begin(), rows.end());
+    if (keys > 0)
+      schedule.keys = keys;
+    if (rows.empty() && keys == 0)
+      remark::analysis(signature.attention->getLoc(), remark::RemarkOpts::name("schedule")
+                                                          .category("attn-to-tile"))
+          << schedule.reason;
+    return schedule;
+  }
+
+  static void emit(ModuleOp module, const Signature &signature, const KernelName &kernel) {
+    switch (kernel.kind) {
+    case bundle::KernelKind::Attend:
+      return emitAttendKernel(module, signature, kernel.name, kernel.rows, kernel.keys);
+    case bundle::KernelKind::Merge: return emitMergeKernel(module, signature, kernel.name);
+    case bundle::KernelKind::Append: return emitAppendKernel(module, signature, kernel.name);
+    case bundle::KernelKind::Combine: return emitCombineKernel(module, signature, kernel.name);
+    }
+  }
+};
+
+} // namespace
+
+ScheduleRequest llmopt::scheduleRequest(const Signature &signature) {
+  attn::AttentionOp op = signature.attention;
+  ScheduleRequest request;
+  request.group = op.getGroup();
+  request.dQk = op.getQkDim();
+  request.dV = op.getVDim();
+  if (attn::ScheduleAttr wishes = op.getScheduleAttr()) {
+    request.rows = wishes.getRows();
+    request.keys = wishes.getKeys();
+    request.batchInvariant = wishes.getBatchInvariant();
+  }
+  return request;
+}
+
+std::vector<KernelName> llmopt::kernelsOf(const Signature &signature, StringRef spec,
+                                          const Schedule &schedule) {
+  std::vector<KernelName> kernels;
+  auto add = [&](bundle::KernelKind kind, const Twine &suffix, int64_t rows = 0, int64_t keys = 0) {
+    kernels.push_back({kind, (spec + suffix).str(), rows, keys});
+  };
+  if (signature.append)
+    add(bundle::KernelKind::Append, "_append");
+  if (signature.attention) {
+    for (int64_t rows : schedule.rows)
+      add(bundle::KernelKind::Attend, "_attend_" + Twine(rows), rows, schedule.keys);
+    add(bundle::KernelKind::Merge, "_merge");
+  }
+  if (signature.merge)
+    add(bundle::KernelKind::Combine, "_combine");
+  return kernels;
+}

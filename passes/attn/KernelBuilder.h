@@ -1,0 +1,81 @@
+// Builds one kernel function: its arguments, entry values, and index arithmetic that reads
+// like arithmetic. Shared by the lowerings of all attn ops.
+#pragma once
+
+#include "dialect/tile/TileDialect.h"
+#include "passes/attn/Signature.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+
+#include <functional>
+
+namespace llmopt {
+
+class KernelBuilder {
+public:
+  /// Creates `@name` at the end of `module`, with one argument for each slot and the
+  /// worker, and stands at its start; `finish` ends the body.
+  KernelBuilder(mlir::ModuleOp module, mlir::Location loc, const Signature &signature,
+                llvm::StringRef name);
+  void finish();
+
+  mlir::OpBuilder b;
+  mlir::Location loc;
+  const Signature &signature;
+  mlir::func::FuncOp func;
+
+  // Arguments.
+  mlir::Value slot(int buffer, bundle::SlotKind kind, unsigned dim = 0);
+  mlir::Value pointer(bundle::BufferRole role) { return pointer(signature.findBuffer(role)); }
+  mlir::Value pointer(int buffer) { return slot(buffer, bundle::SlotKind::Pointer); }
+  mlir::Value stride(int buffer, unsigned dim) { return slot(buffer, bundle::SlotKind::Stride, dim); }
+  mlir::Value worker();
+  /// Run-time scalar `index` of the signature: f32, or index for integers. Loaded once,
+  /// at the start of the function.
+  mlir::Value scalar(int index);
+
+  // Index arithmetic.
+  mlir::Value idx(int64_t value);
+  mlir::Value add(mlir::Value x, mlir::Value y);
+  mlir::Value sub(mlir::Value x, mlir::Value y);
+  mlir::Value mul(mlir::Value x, mlir::Value y);
+  mlir::Value min(mlir::Value x, mlir::Value y);
+  mlir::Value max(mlir::Value x, mlir::Value y);
+  mlir::Value floorDiv(mlir::Value x, int64_t positive);
+  mlir::Value cmp(mlir::arith::CmpIPredicate predicate, mlir::Value x, mlir::Value y);
+  mlir::Value select(mlir::Value condition, mlir::Value x, mlir::Value y);
+  mlir::Value toI32(mlir::Value index);
+  mlir::Value f32(double value);
+
+  /// Word `word` of record `record` in an array of i32 or i64 words, as index.
+  /// Unsigned i32 words are zero-extended, signed ones sign-extended.
+  mlir::Value word(bundle::BufferRole role, mlir::Value record, unsigned words, unsigned word,
+                   bool isSigned = false);
+
+  /// for (i = lo; i < hi; i += step) body(i).
+  void forEach(mlir::Value lo, mlir::Value hi, int64_t step, std::function<void(mlir::Value)> body);
+  /// The same with loop-carried values; returns the last ones.
+  llvm::SmallVector<mlir::Value>
+  forEach(mlir::Value lo, mlir::Value hi, mlir::ValueRange init,
+          std::function<llvm::SmallVector<mlir::Value>(mlir::Value, mlir::ValueRange)> body);
+  /// This worker's range of items: [offsets[worker], offsets[worker + 1]).
+  std::pair<mlir::Value, mlir::Value> range(bundle::BufferRole offsets);
+
+  // Tiles.
+  mlir::RankedTensorType tileType(int64_t rows, int64_t columns, mlir::Type element);
+  mlir::Value splat(int64_t rows, int64_t columns, double value);
+  mlir::Type elementType(int buffer);
+
+  using MapBody = llvm::function_ref<llvm::SmallVector<mlir::Value>(mlir::OpBuilder &, mlir::ValueRange elements,
+                                                                    mlir::Value row, mlir::Value column)>;
+  /// tile.map over `inputs` with one result of `type` for each yielded value.
+  mlir::Value map(mlir::RankedTensorType type, mlir::ValueRange inputs, MapBody body);
+  mlir::Value reduce(tile::Combiner combiner, mlir::Value tile);
+
+private:
+  std::vector<mlir::Value> scalars;
+};
+
+} // namespace llmopt

@@ -1,0 +1,47 @@
+// See Schedule.h.
+#include "passes/attn/Schedule.h"
+
+#include <algorithm>
+
+using namespace llmopt;
+
+namespace {
+
+/// Rows of a decode tile are the heads of one group, up to this many; beyond, lanes that
+/// run over rows are full enough.
+constexpr int64_t kFewRowsLimit = 16;
+
+int64_t roundUp(int64_t value, int64_t multiple) {
+  return (value + multiple - 1) / multiple * multiple;
+}
+
+} // namespace
+
+Schedule llmopt::chooseCpuSchedule(const ScheduleRequest &request, const runtime::CpuTarget &target) {
+  Schedule schedule;
+  schedule.batchInvariant = request.batchInvariant;
+  schedule.keys = request.keys > 0 ? request.keys : 64;
+  int64_t lanes = std::max<int64_t>(1, target.vectorBits / 32);
+  if (request.rows > 0) {
+    schedule.rows = {request.rows};
+    schedule.reason = "rows " + std::to_string(request.rows) + " as the spec wishes";
+    return schedule;
+  }
+  // Q, the scores and the accumulator of a row stay in half of L2 while keys stream by;
+  // 192 rows make staging K and V (once a tile) a few percent of the products.
+  int64_t bytesPerRow = 4 * (request.dQk + request.dV + schedule.keys);
+  int64_t budget = std::max<int64_t>(target.l2Bytes, 256 << 10) / 2;
+  int64_t block = 4 * lanes; // rows of one register block
+  int64_t many = std::clamp(budget / bytesPerRow / block * block, block, std::max<int64_t>(block, 192));
+  int64_t few = request.batchInvariant ? lanes : std::min(request.group, kFewRowsLimit);
+  if (request.batchInvariant)
+    few = roundUp(few, lanes);
+  schedule.rows = {few};
+  if (many > few)
+    schedule.rows.push_back(many);
+  schedule.reason = "rows " + std::to_string(few) + " (group " + std::to_string(request.group) + ") and " +
+                    std::to_string(many) + " (" + std::to_string(bytesPerRow) + " bytes a row in " +
+                    std::to_string(budget) + " bytes of L2, register block " + std::to_string(block) +
+                    "), keys " + std::to_string(schedule.keys);
+  return schedule;
+}

@@ -1,0 +1,34 @@
+// Choice of tile sizes: pure functions on numbers.
+//
+// A program holds up to two attend kernels: one with few packed rows (decode: one query
+// token times the heads that share a KV head) and one with many (prefill). The planner
+// gives each row tile to the cheaper of them. Example: GQA 32/8, d 128 on AVX-512 gives
+// rows 4 and 192: a decode step packs its 4 heads into one tile and reads K and V once.
+#pragma once
+
+#include "runtime/target/CpuInfo.h"
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace llmopt {
+
+/// What the choice depends on.
+struct ScheduleRequest {
+  int64_t group = 1;          ///< query heads per KV head
+  int64_t dQk = 0, dV = 0;
+  int64_t rows = 0, keys = 0; ///< wishes of the spec's schedule clause; 0: none
+  bool batchInvariant = false;
+};
+
+struct Schedule {
+  std::vector<int64_t> rows; ///< tile rows of the attend kernels, ascending
+  int64_t keys = 64;         ///< keys of a tile, the same in all of them
+  bool batchInvariant = false;
+  std::string reason;        ///< one sentence with the numbers, for the remark
+};
+
+Schedule chooseCpuSchedule(const ScheduleRequest &request, const runtime::CpuTarget &target);
+
+} // namespace llmopt

@@ -1,0 +1,123 @@
+// See ScoreMap.h.
+#include "passes/attn/ScoreMap.h"
+
+#include "mlir/IR/IRMapping.h"
+
+#include <cmath>
+#include <numbers>
+
+using namespace mlir;
+using namespace llmopt;
+using Pred = arith::CmpIPredicate;
+
+ScoreMap::ScoreMap(KernelBuilder &k, const RowTiles &rows, Value keyBase, Value keyEnd)
+    : PairEmitter(region, k.loc), k(k), rows(rows), keyBase(keyBase), keyEnd(keyEnd),
+      block(new Block), region(k.b.getContext()) {
+  block->addArguments({k.b.getI32Type(), k.b.getI32Type()}, {k.loc, k.loc});
+  region.setInsertionPointToStart(block);
+  key = arith::AddIOp::create(region, k.loc, k.toI32(keyBase), block->getArgument(1));
+}
+
+ScoreMap::~ScoreMap() { delete block; }
+
+Value ScoreMap::input(Value tile) {
+  for (auto [i, known] : llvm::enumerate(inputs))
+    if (known == tile)
+      return block->getArgument(i);
+  inputs.push_back(tile);
+  Type element = cast<RankedTensorType>(tile.getType()).getElementType();
+  return block->insertArgument(inputs.size() - 1, element, k.loc);
+}
+
+Value ScoreMap::number(Attribute owner, unsigned index) {
+  NumberSlot slot = k.signature.number(owner, index);
+  if (slot.buffer >= 0)
+    return input(rows.perHead.lookup(slot.buffer));
+  Value value = k.scalar(slot.scalar);
+  return slot.isFloat ? value : k.toI32(value);
+}
+
+Value ScoreMap::element(unsigned arg) {
+  int buffer = k.signature.findArg(arg);
+  int64_t rowCount = cast<RankedTensorType>(rows.position.getType()).getDimSize(0);
+  auto products = cast<RankedTensorType>(inputs.front().getType());
+  Type memory = k.elementType(buffer);
+  Type value = isa<FloatType>(memory) ? Type(k.b.getF32Type()) : memory;
+  auto type = k.tileType(rowCount, products.getDimSize(1), value);
+  Value tile = tile::LoadOp::create(k.b, k.loc, type, k.pointer(buffer), rows.addresses.lookup(buffer),
+                                    keyBase, k.stride(buffer, 3), keyEnd);
+  Value element = input(tile);
+  if (isa<FloatType>(value))
+    return element;
+  Value zero = arith::ConstantOp::create(region, k.loc, region.getIntegerAttr(value, 0));
+  return arith::CmpIOp::create(region, k.loc, Pred::ne, element, zero);
+}
+
+Value ScoreMap::captured(Value value) {
+  if (auto argument = dyn_cast<BlockArgument>(value)) {
+    Value scalar = k.scalar(k.signature.captured(argument));
+    if (scalar.getType() == value.getType())
+      return scalar;
+    if (value.getType().isIntOrIndex())
+      return arith::IndexCastOp::create(region, k.loc, value.getType(), scalar);
+    // f64 or f16 argument of a custom region: held as f32 in the plan.
+    if (value.getType().isF64())
+      return arith::ExtFOp::create(region, k.loc, value.getType(), scalar);
+    return arith::TruncFOp::create(region, k.loc, value.getType(), scalar);
+  }
+  return region.clone(*value.getDefiningOp())->getResult(0);
+}
+
+Value ScoreMap::inlineRegion(unsigned index, Value score) {
+  attn::AttentionOp op = k.signature.attention;
+  Block &body = op.getBodies()[index].front();
+  IRMapping mapping;
+  SmallVector<Value> pair{batch(), head(), queryPosition(), keyPosition()};
+  unsigned first = score ? 1 : 0;
+  if (score)
+    mapping.map(body.getArgument(0), score);
+  for (auto [i, value] : llvm::enumerate(pair))
+    mapping.map(body.getArgument(first + i),
+                arith::IndexCastOp::create(region, k.loc, region.getIndexType(), value).getResult());
+  for (Operation &inner : body.without_terminator()) {
+    for (Value operand : inner.getOperands())
+      if (!mapping.contains(operand))
+        mapping.map(operand, captured(operand));
+    region.clone(inner, mapping);
+  }
+  Value result = body.getTerminator()->getOperand(0);
+  return mapping.contains(result) ? mapping.lookup(result) : captured(result);
+}
+
+Value ScoreMap::modify(Value score) {
+  attn::AttentionOp op = k.signature.attention;
+  score = arith::MulFOp::create(region, k.loc, score, number(Attribute(), 0));
+  if (ArrayAttr scores = op.getScoresAttr())
+    for (Attribute modification : scores)
+      score = cast<attn::ScoreAttrInterface>(modification).emitScore(*this, score);
+  Value log2e = arith::ConstantOp::create(region, k.loc, region.getF32FloatAttr(std::numbers::log2e));
+  return arith::MulFOp::create(region, k.loc, score, log2e);
+}
+
+Value ScoreMap::hide(Value score, Value keyBegin) {
+  attn::AttentionOp op = k.signature.attention;
+  Value begin = k.toI32(keyBegin), end = k.toI32(keyEnd);
+  Value above = arith::CmpIOp::create(region, k.loc, Pred::sge, key, begin);
+  Value below = arith::CmpIOp::create(region, k.loc, Pred::slt, key, end);
+  Value visible = arith::AndIOp::create(region, k.loc, above, below);
+  if (attn::MaskAttrInterface mask = op.getMaskInterface())
+    visible = arith::AndIOp::create(region, k.loc, visible, mask.emitPredicate(*this));
+  Value hidden = arith::ConstantOp::create(region, k.loc, region.getF32FloatAttr(-INFINITY));
+  return arith::SelectOp::create(region, k.loc, visible, score, hidden);
+}
+
+Value ScoreMap::build(Value products, Value keyBegin) {
+  Value score = modify(input(products));
+  if (keyBegin)
+    score = hide(score, keyBegin);
+  tile::YieldOp::create(region, k.loc, ValueRange{score});
+  auto map = tile::MapOp::create(k.b, k.loc, TypeRange{products.getType()}, inputs, ArrayAttr());
+  map.getBody().push_back(block);
+  block = nullptr;
+  return map.getResult(0);
+}

@@ -1,0 +1,163 @@
+// See Roof.h. Each limit is the best of several short runs on all threads at once.
+#include "tools/bench/Roof.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <cstring>
+#include <functional>
+#include <thread>
+#include <vector>
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+namespace llmopt::bench {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double secondsSince(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+/// Runs `work(thread)` on all threads `repeats` times; the shortest wall time.
+double bestTime(unsigned threads, unsigned repeats, const std::function<void(unsigned)> &work) {
+  double best = 1e30;
+  for (unsigned r = 0; r < repeats; ++r) {
+    auto start = Clock::now();
+    std::vector<std::thread> others;
+    for (unsigned t = 1; t < threads; ++t)
+      others.emplace_back(work, t);
+    work(0);
+    for (std::thread &other : others)
+      other.join();
+    best = std::min(best, secondsSince(start));
+  }
+  return best;
+}
+
+volatile float sink;
+
+// 24 independent accumulators hide the latency of 4 cycles on two ports with room to
+// spare and still fit the 32 registers of AVX-512.
+constexpr int kChains = 24;
+
+#if defined(__x86_64__)
+
+__attribute__((target("avx512f"))) void fmaAvx512(long rounds) {
+  __m512 sums[kChains], x = _mm512_set1_ps(0.999f), y = _mm512_set1_ps(1e-4f);
+  for (__m512 &sum : sums)
+    sum = _mm512_set1_ps(1e-3f);
+  for (long r = 0; r < rounds; ++r)
+    for (int i = 0; i < kChains; ++i)
+      sums[i] = _mm512_fmadd_ps(sums[i], x, y);
+  float total = 0;
+  for (__m512 sum : sums)
+    total += _mm512_reduce_add_ps(sum);
+  sink = total;
+}
+
+__attribute__((target("avx2,fma"))) void fmaAvx2(long rounds) {
+  constexpr int chains = 12; // 16 registers
+  __m256 sums[chains], x = _mm256_set1_ps(0.999f), y = _mm256_set1_ps(1e-4f);
+  for (__m256 &sum : sums)
+    sum = _mm256_set1_ps(1e-3f);
+  for (long r = 0; r < rounds; ++r)
+    for (int i = 0; i < chains; ++i)
+      sums[i] = _mm256_fmadd_ps(sums[i], x, y);
+  __m256 total = sums[0];
+  for (int i = 1; i < chains; ++i)
+    total = _mm256_add_ps(total, sums[i]);
+  sink = total[0];
+}
+
+__attribute__((target("avx512f,avx512bf16"))) void dotBf16(long rounds) {
+  __m512 sums[kChains];
+  __m512bh x = (__m512bh)_mm512_set1_epi16(0x3f80);
+  for (__m512 &sum : sums)
+    sum = _mm512_setzero_ps();
+  for (long r = 0; r < rounds; ++r)
+    for (int i = 0; i < kChains; ++i)
+      sums[i] = _mm512_dpbf16_ps(sums[i], x, x);
+  float total = 0;
+  for (__m512 sum : sums)
+    total += _mm512_reduce_add_ps(sum);
+  sink = total;
+}
+
+#endif
+
+void mulAddBaseline(long rounds) {
+  typedef float Vec __attribute__((vector_size(16)));
+  constexpr int chains = 12;
+  Vec sums[chains], x = {0.999f, 0.999f, 0.999f, 0.999f}, y = {1e-4f, 1e-4f, 1e-4f, 1e-4f};
+  for (Vec &sum : sums)
+    sum = y;
+  for (long r = 0; r < rounds; ++r)
+    for (int i = 0; i < chains; ++i)
+      sums[i] = sums[i] * x + y;
+  Vec total = sums[0];
+  for (int i = 1; i < chains; ++i)
+    total += sums[i];
+  sink = total[0];
+}
+
+void measureFma(Roof &roof) {
+  constexpr long rounds = 1'000'000;
+  double flops = 0;
+  std::function<void(unsigned)> work;
+#if defined(__x86_64__)
+  if (__builtin_cpu_supports("avx512f")) {
+    roof.isa = "avx512";
+    flops = 2.0 * 16 * kChains * rounds;
+    work = [](unsigned) { fmaAvx512(rounds); };
+  } else if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
+    roof.isa = "avx2";
+    flops = 2.0 * 8 * 12 * rounds;
+    work = [](unsigned) { fmaAvx2(rounds); };
+  }
+#endif
+  if (!work) {
+    roof.isa = "baseline";
+    flops = 2.0 * 4 * 12 * rounds;
+    work = [](unsigned) { mulAddBaseline(rounds); };
+  }
+  roof.fmaFlops = roof.threads * flops / bestTime(roof.threads, 5, work);
+#if defined(__x86_64__)
+  if (__builtin_cpu_supports("avx512bf16"))
+    roof.bf16DotFlops = roof.threads * 4.0 * 16 * kChains * rounds /
+                        bestTime(roof.threads, 5, [](unsigned) { dotBf16(rounds); });
+#endif
+}
+
+void measureRead(Roof &roof) {
+  typedef uint64_t Vec __attribute__((vector_size(64)));
+  constexpr size_t bytes = size_t(192) << 20; // a thread's share, beyond any L3 share
+  std::vector<std::vector<Vec>> buffers(roof.threads);
+  bestTime(roof.threads, 1, [&](unsigned t) { buffers[t].assign(bytes / sizeof(Vec), Vec{} + t + 1); });
+  double seconds = bestTime(roof.threads, 4, [&](unsigned t) {
+    const std::vector<Vec> &buffer = buffers[t];
+    Vec sums[8] = {};
+    for (size_t i = 0; i + 8 <= buffer.size(); i += 8)
+      for (int u = 0; u < 8; ++u)
+        sums[u] ^= buffer[i + u];
+    for (int u = 1; u < 8; ++u)
+      sums[0] ^= sums[u];
+    sink = float(sums[0][0]);
+  });
+  roof.readBytes = roof.threads * double(bytes) / seconds;
+}
+
+} // namespace
+
+Roof measureRoof(unsigned threads) {
+  Roof roof;
+  roof.threads = std::max(1u, threads);
+  measureFma(roof);
+  measureRead(roof);
+  return roof;
+}
+
+} // namespace llmopt::bench

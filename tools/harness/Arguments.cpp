@@ -1,0 +1,116 @@
+#include "tools/harness/Arguments.h"
+
+#include "dialect/reference/Context.h"
+#include "tools/harness/Random.h"
+
+#include "mlir/IR/TypeUtilities.h"
+
+#include <limits>
+
+namespace llmopt::harness {
+
+namespace {
+
+enum class Role { Unknown, DenseMask, Bias, Sink, Number };
+
+struct Use {
+  Role role = Role::Unknown;
+  llvm::StringRef number; ///< attn::NumberUse::name
+};
+
+/// What the op does with each of its arguments.
+std::vector<Use> usesOf(attn::AttentionOp op) {
+  std::vector<Use> uses(op.getArgs().size());
+  auto note = [&](unsigned index, Role role, llvm::StringRef name = "") {
+    if (index < uses.size())
+      uses[index] = {role, name};
+  };
+  if (mlir::Attribute mask = op.getMaskAttr())
+    mask.walk([&](attn::DenseMaskAttr dense) { note(dense.getArg(), Role::DenseMask); });
+  if (mlir::ArrayAttr scores = op.getScoresAttr())
+    for (mlir::Attribute score : scores)
+      if (auto bias = llvm::dyn_cast<attn::BiasAttr>(score))
+        note(bias.getArg(), Role::Bias);
+  for (const attn::NumberUse &use : op.getNumbers())
+    if (auto arg = llvm::dyn_cast<attn::ArgAttr>(use.value))
+      note(arg.getIndex(), Role::Number, use.name);
+  if (attn::ArgAttr sink = op.getSinkAttr())
+    note(sink.getIndex(), Role::Sink);
+  return uses;
+}
+
+double numberValue(llvm::StringRef name, bool isFloat, const ArgumentExtents &extents, const Shape &shape,
+                   Random &random) {
+  int64_t most = std::max<int64_t>(1, extents.keys);
+  if (!isFloat) {
+    if (name.contains("left") || name.contains("right"))
+      return double(random.integer(-1, most));
+    if (name.contains("dilation"))
+      return double(random.integer(1, 4));
+    if (name.contains("sink"))
+      return double(random.integer(0, 4));
+    return double(random.integer(1, most));
+  }
+  if (name.contains("scale"))
+    return (0.5 + random.uniform()) / std::sqrt(double(shape.qkDim));
+  if (name.contains("softcap"))
+    return 1 + 29 * random.uniform();
+  if (name.contains("alibi"))
+    return std::exp2(-1 - 7 * random.uniform());
+  return random.normal();
+}
+
+double element(const Use &use, ElementType type, const ArgumentExtents &extents, const Shape &shape, Random &random) {
+  switch (use.role) {
+  case Role::DenseMask:
+    return random.chance(0.75);
+  case Role::Bias:
+    return random.chance(0.1) ? -std::numeric_limits<double>::infinity() : 2 * random.normal();
+  case Role::Sink:
+    return 2 * random.normal();
+  case Role::Number:
+    return numberValue(use.number, reference::isFloat(type), extents, shape, random);
+  case Role::Unknown: // read by a region
+    return reference::isFloat(type) ? random.normal() : double(random.integer(1, 8));
+  }
+  return 0;
+}
+
+llvm::SmallVector<int64_t, 5> extentsOf(mlir::Type type, const ArgumentExtents &extents) {
+  llvm::SmallVector<int64_t, 5> shape;
+  auto tensor = llvm::dyn_cast<mlir::RankedTensorType>(type);
+  if (!tensor)
+    return shape;
+  const int64_t rank4[] = {extents.batch, extents.heads, extents.queries, extents.keys};
+  // A region may index any other tensor by any of the four.
+  int64_t any = *std::max_element(std::begin(rank4), std::end(rank4));
+  for (int64_t d = 0; d < tensor.getRank(); ++d) {
+    int64_t wanted = tensor.getRank() == 4 ? rank4[d] : any;
+    shape.push_back(tensor.isDynamicDim(unsigned(d)) ? wanted : tensor.getDimSize(unsigned(d)));
+  }
+  return shape;
+}
+
+} // namespace
+
+llvm::Error addArguments(attn::AttentionOp op, const ArgumentExtents &extents, const Shape &shape, Call &call) {
+  std::vector<Use> uses = usesOf(op);
+  for (size_t i = 0; i < uses.size(); ++i) {
+    mlir::Type type = op.getArgs()[unsigned(i)].getType();
+    std::optional<ElementType> format = reference::elementTypeOf(mlir::getElementTypeOrSelf(type));
+    if (!format)
+      return reference::error("the harness does not know the element type of args operand " + llvm::Twine(i));
+    llvm::SmallVector<int64_t, 5> size = extentsOf(type, extents);
+    if (uses[i].role == Role::Number || uses[i].role == Role::Sink)
+      for (int64_t &extent : size)
+        extent = shape.heads; // one value a head
+    std::string name = "arg" + std::to_string(i);
+    StrideStyle style = size.size() == 4 ? shape.strides : StrideStyle::Packed;
+    HostArray &array = call.arrays.emplace_back(name, *format, size, HostArray::Access::In, style);
+    Random random(shape.seed, name);
+    array.fill([&] { return element(uses[i], *format, extents, shape, random); });
+  }
+  return llvm::Error::success();
+}
+
+} // namespace llmopt::harness

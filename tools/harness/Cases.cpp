@@ -1,0 +1,256 @@
+#include "tools/harness/Cases.h"
+
+#include "dialect/reference/Context.h"
+#include "tools/harness/Random.h"
+
+namespace llmopt::harness {
+
+namespace {
+
+using Lengths = std::vector<int64_t>;
+
+class HardCases {
+public:
+  explicit HardCases(const Spec &spec) : spec(spec) {}
+  std::vector<Case> all();
+
+private:
+  Case &add(std::string name, Lengths queries, Lengths keys);
+  /// Adds a case of the same shape changed by `change`, equal to the unchanged in bits.
+  template <typename F> void addTwin(std::string name, const Shape &plain, F change) {
+    Case c{std::move(name), plain, plain, false};
+    change(c.shape);
+    cases.push_back(std::move(c));
+  }
+  void addLengths();
+  void addGarbage();
+  void addPages();
+  void addValues();
+  void addNumbers();
+  void addStrides();
+
+  const Spec &spec;
+  std::vector<Case> cases;
+  bool ragged() const { return spec.attention && attn::AttentionOp(spec.attention).isRaggedQuery(); }
+};
+
+Case &HardCases::add(std::string name, Lengths queries, Lengths keys) {
+  Shape shape;
+  shape.queryLengths = std::move(queries);
+  shape.keyLengths = std::move(keys);
+  shape.seed = cases.size() + 1;
+  cases.push_back({std::move(name), shape, std::nullopt, false});
+  return cases.back();
+}
+
+/// Lengths around the edges of tiles, pages and the batch; empty and tiny sequences.
+void HardCases::addLengths() {
+  const Lengths edges = {63, 64, 65, 127, 128, 129};
+  add("one query, one key", {1, 1, 1}, {1, 1, 1});
+  add("empty KV inside a batch (A12)", {1, 1, 1, 1}, {0, 5, 0, 33});
+  add("every sequence empty", {1, 1}, {0, 0});
+  add("decode at tile edges", Lengths(edges.size(), 1), edges);
+  add("extend by 5 at tile edges", Lengths(edges.size(), 5), edges);
+  for (int64_t queries : {2, 64})
+    add("alignment with " + std::to_string(queries) + " queries (A10)", Lengths(6, queries), {1, 2, 5, 63, 64, 65});
+  add("more queries than keys (A3)", {76, 76}, {1, 40});
+  Lengths tiny(12, 2);
+  tiny.front() = 4096;
+  add("one huge sequence among tiny ones", Lengths(12, 1), tiny);
+  if (!ragged()) {
+    for (int64_t length : {63, 65, 128, 129})
+      add("prefill of " + std::to_string(length), {length}, {length});
+    return;
+  }
+  add("zero-length queries (A12)", {3, 0, 2, 1}, {0, 5, 0, 33});
+  add("no query at all", {0, 0}, {5, 0});
+  add("more queries than keys, varlen (A3)", {76, 34, 146}, {1, 1, 1});
+  add("prefill at tile edges", edges, edges);
+  add("prefill, extend and decode in one batch", {129, 1, 17, 1, 64}, {129, 200, 65, 1, 300});
+  Shape &padded = add("padded rows after the last sequence (A21)", {3, 1, 5}, {20, 40, 5}).shape;
+  padded.paddedTokens = 7;
+}
+
+/// What lies outside the valid elements changes no bit (A1, A17).
+void HardCases::addGarbage() {
+  Shape plain;
+  plain.queryLengths = {1, 1, 1, 1};
+  plain.keyLengths = {32, 64, 96, 48};
+  plain.garbage = Garbage::Zero;
+  for (auto [kind, name] : {std::pair(Garbage::NaN, "NaN"), std::pair(Garbage::Infinity, "+inf"),
+                            std::pair(Garbage::NegInfinity, "-inf"), std::pair(Garbage::Mixed, "anything")})
+    addTwin(std::string(name) + " in unused slots (A1)", plain, [kind](Shape &s) { s.garbage = kind; });
+  addTwin("NaN in unused slots of K alone (A1)", plain, [](Shape &s) {
+    s.garbage = Garbage::NaN;
+    s.garbageInValues = false;
+  });
+  addTwin("NaN in unused slots of V alone (A1)", plain, [](Shape &s) {
+    s.garbage = Garbage::NaN;
+    s.garbageInKeys = false;
+  });
+  plain.queryLengths = {5, 5};
+  plain.keyLengths = {13, 300};
+  addTwin("NaN past a short last page (A17)", plain, [](Shape &s) { s.garbage = Garbage::NaN; });
+  plain.queryLengths = {1, 1};
+  plain.keyLengths = {1024, 300};
+  addTwin("NaN in keys that no row sees (A27)", plain, [](Shape &s) {
+    s.garbage = Garbage::NaN;
+    s.spoilUnseen = true;
+  });
+}
+
+void HardCases::addPages() {
+  if (!spec.cache())
+    return;
+  Shape plain;
+  plain.queryLengths = {1, 1, 1};
+  plain.keyLengths = {1, 130, 77};
+  plain.shufflePages = false;
+  addTwin("shuffled pages", plain, [](Shape &s) { s.shufflePages = true; });
+  addTwin("many spare pages and columns", plain, [](Shape &s) {
+    s.shufflePages = true;
+    s.sparePages = 40;
+    s.spareColumns = 11;
+  });
+  plain.queryLengths = {1, 1};
+  plain.keyLengths = {1024, 150};
+  addTwin("-1 for pages that no row sees (A27)", plain, [](Shape &s) { s.hideUnseen = s.spoilUnseen = true; });
+}
+
+/// Data that shows an error of its kind at once, and scores at the edge of float32.
+void HardCases::addValues() {
+  add("q = 0: mean of V", {3, 3}, {40, 129}).shape.fill = Fill::ZeroQuery;
+  add("one-hot V: the weights (A8)", {3, 3}, {40, 60}).shape.fill = Fill::OneHotValue;
+  add("constant V: heads", {3, 3}, {40, 129}).shape.fill = Fill::ConstantValue;
+  Shape &opposed = add("raw logits near -2.45e5 (A18)", {1, 1, 1}, {1, 64, 200}).shape;
+  opposed.fill = Fill::Opposed;
+  opposed.queryMagnitude = 10;
+  opposed.keyMagnitude = 300;
+  Shape &large = add("large scores of either sign", {2, 2}, {65, 200}).shape;
+  large.queryMagnitude = large.keyMagnitude = 8;
+}
+
+/// The same kernel with other numbers than the spec's.
+void HardCases::addNumbers() {
+  std::map<std::string, double> ones, large;
+  for (const attn::NumberUse &use : attn::AttentionOp(spec.attention).getNumbers()) {
+    if (llvm::isa<attn::ArgAttr>(use.value))
+      continue;
+    if (!use.isFloat) {
+      ones[use.name.str()] = 1;
+      large[use.name.str()] = 100000;
+    } else if (use.name != "scale") {
+      ones[use.name.str()] = 1;
+    }
+  }
+  if (ones.empty())
+    return;
+  add("every integer number 1 (A8)", {3, 3}, {3, 129}).shape.numbers = ones;
+  add("numbers beyond every length", {3, 3}, {3, 129}).shape.numbers = large;
+  add("another scale", {3, 3}, {3, 129}).shape.numbers = {{"scale", 0.3}};
+}
+
+void HardCases::addStrides() {
+  Shape plain;
+  plain.queryLengths = {5, 5};
+  plain.keyLengths = {65, 130};
+  addTwin("gaps after rows", plain, [](Shape &s) { s.strides = StrideStyle::Padded; });
+  for (auto [style, name] : {std::pair(StrideStyle::Odd, "rows at odd addresses"),
+                             std::pair(StrideStyle::Inner2, "innermost stride 2 (A28)")}) {
+    Case &c = add(name, plain.queryLengths, plain.keyLengths);
+    c.shape.strides = style;
+    c.mayRefuse = true;
+  }
+}
+
+std::vector<Case> HardCases::all() {
+  if (spec.merge) { // A2
+    for (int64_t partials : {0, 1, 2, 5})
+      add(std::to_string(partials) + " partials (A2)", {7}, {7}).shape.partials = partials;
+    for (Garbage garbage : {Garbage::Zero, Garbage::Infinity})
+      add("empty partials hold garbage (A2)", {33}, {33}).shape.garbage = garbage;
+    return cases;
+  }
+  if (!spec.attention) {
+    add("append of 1", {1}, {40});
+    add("append of 23, some skipped (A21)", {23}, {90});
+    add("append of none", {0}, {40});
+    addStrides();
+    return cases;
+  }
+  addLengths();
+  addGarbage();
+  addPages();
+  addValues();
+  addNumbers();
+  addStrides();
+  return cases;
+}
+
+} // namespace
+
+std::vector<Case> hardCases(const Spec &spec) { return HardCases(spec).all(); }
+
+std::vector<Case> randomShapes(const Spec &spec, int64_t count, uint64_t seed, int64_t mostProducts) {
+  std::vector<Case> cases;
+  int64_t perElement = 512; // multiplications for a score of all heads
+  if (attn::AttentionOp op = spec.attention)
+    perElement = std::max<int64_t>(1, std::abs(op.getQueryHeads())) * (std::abs(op.getQkDim()) + std::abs(op.getVDim()));
+  perElement = std::min<int64_t>(perElement, 1 << 16); // dynamic extents are large negative numbers
+  for (int64_t i = 0; i < count; ++i) {
+    Random random(seed, "shapes", uint64_t(i));
+    Shape shape;
+    shape.seed = random.next();
+    int64_t sequences = random.integer(1, 5), budget = std::max<int64_t>(4, mostProducts / perElement / sequences);
+    for (int64_t b = 0; b < sequences; ++b) {
+      int64_t keys = random.chance(0.1) ? 0 : int64_t(std::exp2(random.uniform() * 9));
+      keys = std::min(keys + random.integer(0, 3), budget / 2);
+      int64_t queries = random.chance(0.4) ? 1 : random.chance(0.1) ? 0 : random.integer(1, std::max<int64_t>(2, keys));
+      shape.keyLengths.push_back(keys);
+      shape.queryLengths.push_back(std::min(queries, std::max<int64_t>(1, budget / std::max<int64_t>(1, keys))));
+    }
+    shape.garbage = random.pick(std::array{Garbage::NaN, Garbage::Mixed});
+    shape.strides = random.chance(0.3) ? StrideStyle::Padded : StrideStyle::Packed;
+    shape.paddedTokens = random.chance(0.3) ? random.integer(1, 9) : 0;
+    shape.hideUnseen = shape.spoilUnseen = random.chance(0.3);
+    shape.sparePages = random.integer(0, 9);
+    shape.spareColumns = random.integer(1, 4);
+    shape.partials = random.integer(1, 6);
+    cases.push_back({"random shape " + std::to_string(i), shape, std::nullopt, false});
+  }
+  return cases;
+}
+
+llvm::Expected<CaseResult> runCase(const Spec &spec, const Case &c, const Runner &run,
+                                   const reference::Boundaries &boundaries) {
+  CaseResult result;
+  llvm::Expected<Call> call = generate(spec, c.shape);
+  if (!call)
+    return call.takeError();
+  if (llvm::Error failure = run(*call)) {
+    if (!c.mayRefuse)
+      return failure;
+    llvm::consumeError(std::move(failure));
+    result.refused = true;
+    return result;
+  }
+  llvm::Expected<Report> report = check(spec, *call, boundaries, c.shape.seed);
+  if (!report)
+    return report.takeError();
+  result.report = std::move(*report);
+  if (!c.twin)
+    return result;
+  llvm::Expected<Call> twin = generate(spec, *c.twin);
+  if (!twin)
+    return twin.takeError();
+  if (llvm::Error failure = run(*twin))
+    return failure;
+  std::string text = differentBits(*call, *twin);
+  if (!text.empty() && result.report.passed) {
+    result.report.passed = false;
+    result.report.failure = text + " from the same call without what the case adds";
+  }
+  return result;
+}
+
+} // namespace llmopt::harness

@@ -1,0 +1,18 @@
+// A subcommand of llm-opt: one file each, which defines its run function; main.cpp holds
+// the list.
+#pragma once
+
+namespace llmopt {
+
+struct Command {
+  const char *name;
+  const char *summary; ///< one line for --help
+  /// argv[0] is "llm-opt <name>", what follows are the command's own arguments. Returns
+  /// the exit status: 0, or 1 after a message on stderr.
+  int (*run)(int argc, char **argv);
+};
+
+/// `llm-opt opt`: passes and pipelines on a file, as mlir-opt does.
+int runOpt(int argc, char **argv);
+
+} // namespace llmopt

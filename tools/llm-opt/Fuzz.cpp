@@ -1,0 +1,94 @@
+// llm-opt fuzz: random valid specs, compiled and held against the oracle.
+#include "tools/harness/Cases.h"
+#include "tools/harness/SpecGenerator.h"
+#include "tools/llm-opt/Command.h"
+#include "tools/llm-opt/Devices.h"
+#include "tools/llm-opt/Runner.h"
+#include "tools/llm-opt/SpecFile.h"
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include <map>
+
+namespace llmopt::cli {
+namespace {
+
+struct Tally {
+  int64_t passed = 0, failed = 0, cases = 0;
+  std::map<std::string, int64_t> refused; ///< reason -> specs
+};
+
+/// One spec: empty when it passed or was refused, else what went wrong.
+std::string tryOne(uint64_t seed, int64_t shapes, Tally &tally) {
+  std::string text = harness::randomSpec(seed);
+  std::unique_ptr<SpecFile> file = SpecFile::parse(text, fmt::format("spec {}", seed));
+  if (!file)
+    return "the generated spec does not parse";
+  mlir::func::FuncOp function = specsOf(file->module()).front();
+  llvm::Expected<harness::Spec> spec = harness::specOf(function);
+  if (!spec)
+    return llvm::toString(spec.takeError());
+  llvm::Expected<std::unique_ptr<Runner>> runner = Runner::compile(function);
+  if (!runner) {
+    ++tally.refused[llvm::toString(runner.takeError())];
+    return "";
+  }
+  for (const harness::Case &one : harness::randomShapes(*spec, shapes, seed)) {
+    llvm::Expected<harness::CaseResult> result =
+        harness::runCase(*spec, one, [&](harness::Call &call) { return (*runner)->run(call); });
+    if (!result)
+      return fmt::format("case '{}': {}", one.name, llvm::toString(result.takeError()));
+    ++tally.cases;
+    if (!result->report.passed)
+      return fmt::format("case '{}': {}", one.name, result->report.failure);
+  }
+  ++tally.passed;
+  return "";
+}
+
+} // namespace
+
+int fuzzCommand(int argc, char **argv) {
+  CLI::App app{"Compile and run random valid specs and compare with the oracle", "llm-opt fuzz"};
+  uint64_t seed = 1;
+  int64_t count = 100, shapes = 2;
+  std::string device = "auto";
+  bool json = false, keepGoing = false;
+  app.add_option("--seed", seed, "of the first spec; spec n has a seed made of this one and n");
+  app.add_option("--count", count, "specs");
+  app.add_option("--shapes", shapes, "random shapes for each spec");
+  app.add_option("--device", device, "auto or cpu");
+  app.add_flag("--keep-going", keepGoing, "go on after a miss");
+  app.add_flag("--json", json, "print the result as JSON");
+  CLI11_PARSE(app, argc, argv);
+  if (std::string problem = deviceProblem(device); !problem.empty())
+    return fail("fuzz", problem);
+  Tally tally;
+  for (int64_t n = 0; n < count && (keepGoing || !tally.failed); ++n) {
+    uint64_t specSeed = seed * 1000003 + n;
+    std::string problem = tryOne(specSeed, shapes, tally);
+    if (problem.empty())
+      continue;
+    ++tally.failed;
+    fmt::print(stderr, "llm-opt fuzz: spec {} (seed {}): {}\n{}\n", n, specSeed, problem,
+               harness::randomSpec(specSeed));
+  }
+  int64_t refused = 0;
+  for (const auto &[reason, specs] : tally.refused)
+    refused += specs;
+  if (json) {
+    nlohmann::json result = {{"passed", tally.passed}, {"failed", tally.failed}, {"cases", tally.cases},
+                             {"refused", tally.refused}};
+    fmt::print("{}\n", result.dump());
+  } else {
+    for (const auto &[reason, specs] : tally.refused)
+      fmt::print("refused {}: {}\n", specs, reason);
+    fmt::print("{} specs passed on {} cases, {} refused, {} failed\n", tally.passed, tally.cases, refused,
+               tally.failed);
+  }
+  return tally.failed ? 1 : 0;
+}
+
+} // namespace llmopt::cli

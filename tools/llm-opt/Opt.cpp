@@ -1,0 +1,18 @@
+// llm-opt opt: mlir-opt with this project's dialects and passes.
+#include "tools/llm-opt/Command.h"
+
+#include "dialect/attn/AttnDialect.h"
+
+#include "mlir/IR/DialectRegistry.h"
+#include "mlir/InitAllDialects.h"
+#include "mlir/Tools/mlir-opt/MlirOptMain.h"
+#include "mlir/Transforms/Passes.h"
+
+int llmopt::runOpt(int argc, char **argv) {
+  mlir::DialectRegistry registry;
+  mlir::registerAllDialects(registry);
+  registry.insert<attn::AttnDialect>();
+  mlir::registerTransformsPasses();
+  return mlir::asMainReturnCode(
+      mlir::MlirOptMain(argc, argv, "attention compiler driver\n", registry));
+}

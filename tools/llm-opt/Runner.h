@@ -1,0 +1,40 @@
+// A compiled spec that runs calls of the harness on the CPU.
+#pragma once
+
+#include "codegen/compile/Compile.h"
+#include "runtime/device/cpu/CpuProgram.h"
+#include "runtime/device/cpu/ThreadPool.h"
+#include "tools/harness/Call.h"
+
+#include <memory>
+
+namespace llmopt::cli {
+
+/// Times of one run, in seconds, and what the kernels counted.
+struct RunFigures {
+  double bind = 0, run = 0;
+  uint64_t tilesVisited = 0, tilesPredicated = 0;
+};
+
+class Runner {
+public:
+  /// Compiles `spec` and loads it.
+  static llvm::Expected<std::unique_ptr<Runner>> compile(mlir::func::FuncOp spec,
+                                                         const CompileOptions &options = {});
+  /// Loads a program that was compiled before.
+  static llvm::Expected<std::unique_ptr<Runner>> load(bundle::Program program);
+
+  /// Runs a call; its output arrays are filled. `repeats` > 1 keeps the shortest run.
+  llvm::Error run(harness::Call &call, RunFigures *figures = nullptr, unsigned repeats = 1);
+
+  const bundle::Program &program() const { return loaded->program(); }
+  double compileSeconds() const { return compileTime; }
+  runtime::ThreadPool &threads() { return pool; }
+
+private:
+  std::unique_ptr<runtime::CpuProgram> loaded;
+  runtime::ThreadPool pool;
+  double compileTime = 0;
+};
+
+} // namespace llmopt::cli

@@ -1,0 +1,162 @@
+// llm-opt verify: a spec on a device against the float64 oracle, on random and on hard
+// shapes, all of them with one compiled program.
+#include "tools/harness/Cases.h"
+#include "tools/llm-opt/Command.h"
+#include "tools/llm-opt/Devices.h"
+#include "tools/llm-opt/Runner.h"
+#include "tools/llm-opt/SpecFile.h"
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+namespace llmopt::cli {
+namespace {
+
+struct Options {
+  std::vector<std::string> specs;
+  std::string device = "auto", function, cases = "random";
+  std::vector<std::string> shape;
+  uint64_t seed = 1;
+  int64_t count = 20;
+  bool json = false;
+};
+
+struct Outcome {
+  int64_t passed = 0, failed = 0, refused = 0;
+};
+
+std::string describe(const harness::Report &report) {
+  return fmt::format("rows {}/{}, worst error {:.3f} of the tolerance", report.rowsChecked,
+                     report.rowsTotal, report.worst);
+}
+
+/// Query and kv lengths, or numbers, given as k=v: q=1;5 kv=3;9 window=100 scale=0.5.
+llvm::Expected<harness::Shape> shapeFrom(const std::vector<std::string> &settings, uint64_t seed) {
+  harness::Shape shape;
+  shape.seed = seed;
+  auto lengths = [](const std::string &text) {
+    std::vector<int64_t> list;
+    for (const std::string &part : CLI::detail::split(text, ';'))
+      list.push_back(std::stoll(part));
+    return list;
+  };
+  for (const std::string &setting : settings) {
+    size_t equals = setting.find('=');
+    std::string name = setting.substr(0, equals), value = equals == std::string::npos ? "" : setting.substr(equals + 1);
+    try {
+      if (name == "q")
+        shape.queryLengths = lengths(value);
+      else if (name == "kv")
+        shape.keyLengths = lengths(value);
+      else
+        shape.numbers[name] = std::stod(value);
+    } catch (const std::exception &) {
+      return llvm::createStringError(fmt::format(
+          "--shape {}: no number after '='; write for example --shape q=1;1,kv=17;300,window=64", setting));
+    }
+  }
+  if (shape.queryLengths.empty() || shape.queryLengths.size() != shape.keyLengths.size())
+    return llvm::createStringError(fmt::format("--shape names {} query and {} key lengths; one of each for every "
+                                               "sequence is wanted, as in --shape q=1;1,kv=17;300",
+                                               shape.queryLengths.size(), shape.keyLengths.size()));
+  return shape;
+}
+
+llvm::Expected<std::vector<harness::Case>> casesOf(const harness::Spec &spec, const Options &options) {
+  if (!options.shape.empty()) {
+    llvm::Expected<harness::Shape> shape = shapeFrom(options.shape, options.seed);
+    if (!shape)
+      return shape.takeError();
+    harness::Case given;
+    given.name = "given shape";
+    given.shape = std::move(*shape);
+    return std::vector<harness::Case>{std::move(given)};
+  }
+  std::vector<harness::Case> cases = harness::randomShapes(spec, options.count, options.seed);
+  if (options.cases == "hard") {
+    std::vector<harness::Case> hard = harness::hardCases(spec);
+    cases.insert(cases.end(), hard.begin(), hard.end());
+  }
+  return cases;
+}
+
+void print(const Options &options, const std::string &spec, const std::string &name,
+           const harness::CaseResult &result) {
+  const harness::Report &report = result.report;
+  if (options.json) {
+    nlohmann::json line = {{"spec", spec}, {"case", name}, {"passed", report.passed}, {"refused", result.refused},
+                           {"rows_checked", report.rowsChecked}, {"rows", report.rowsTotal},
+                           {"worst", report.worst}, {"worst_lse", report.worstLse}, {"failure", report.failure}};
+    fmt::print("{}\n", line.dump());
+    return;
+  }
+  const char *word = result.refused ? "refused" : report.passed ? "ok" : "FAILED";
+  fmt::print("  {:<8}{:<40} {}\n", word, name, result.refused ? "" : describe(report));
+  if (!report.passed)
+    fmt::print("          {}\n", report.failure);
+}
+
+llvm::Error verifySpec(mlir::func::FuncOp function, const std::string &path, const Options &options,
+                       Outcome &outcome) {
+  llvm::Expected<harness::Spec> spec = harness::specOf(function);
+  if (!spec)
+    return spec.takeError();
+  llvm::Expected<std::unique_ptr<Runner>> runner = Runner::compile(function);
+  if (!runner)
+    return runner.takeError();
+  llvm::Expected<std::vector<harness::Case>> cases = casesOf(*spec, options);
+  if (!cases)
+    return cases.takeError();
+  std::string name = fmt::format("{} @{}", path, function.getName().str());
+  if (!options.json)
+    fmt::print("{} (compiled in {:.0f} ms)\n", name, (*runner)->compileSeconds() * 1e3);
+  for (const harness::Case &one : *cases) {
+    llvm::Expected<harness::CaseResult> result =
+        harness::runCase(*spec, one, [&](harness::Call &call) { return (*runner)->run(call); });
+    if (!result)
+      return llvm::createStringError(fmt::format("{}: case '{}': {}", name, one.name,
+                                                 llvm::toString(result.takeError())));
+    print(options, name, one.name, *result);
+    ++(result->refused ? outcome.refused : result->report.passed ? outcome.passed : outcome.failed);
+  }
+  return llvm::Error::success();
+}
+
+} // namespace
+
+int verifyCommand(int argc, char **argv) {
+  CLI::App app{"Run a spec on random and hard inputs and compare with the float64 oracle", "llm-opt verify"};
+  Options options;
+  app.add_option("SPEC", options.specs, "attn IR files, or - for standard input")->required();
+  app.add_option("--device", options.device, "auto or cpu");
+  app.add_option("--func", options.function, "the spec function; default: all of a file");
+  app.add_option("--shape", options.shape,
+                 "one shape: q=LENGTHS,kv=LENGTHS with lengths separated by ';', and numbers by name "
+                 "(scale=, window=, softcap=)")->delimiter(',');
+  app.add_option("--seed", options.seed, "of the random data and shapes");
+  app.add_option("--count", options.count, "random shapes, all on one compiled program (20)");
+  app.add_option("--cases", options.cases, "random, or hard: the shapes that break kernels as well");
+  app.add_flag("--json", options.json, "one JSON object a case");
+  CLI11_PARSE(app, argc, argv);
+  if (std::string problem = deviceProblem(options.device); !problem.empty())
+    return fail("verify", problem);
+  if (options.cases != "random" && options.cases != "hard")
+    return fail("verify", fmt::format("--cases is '{}'; random and hard can be had", options.cases));
+  Outcome outcome;
+  for (const std::string &path : options.specs) {
+    std::unique_ptr<SpecFile> file = SpecFile::open(path);
+    std::vector<mlir::func::FuncOp> specs = file ? file->specs(options.function) : std::vector<mlir::func::FuncOp>();
+    if (specs.empty())
+      return 1;
+    for (mlir::func::FuncOp spec : specs)
+      if (llvm::Error error = verifySpec(spec, path, options, outcome))
+        return fail("verify", std::move(error));
+  }
+  if (!options.json)
+    fmt::print("{} passed, {} failed{}\n", outcome.passed, outcome.failed,
+               outcome.refused ? fmt::format(", {} refused", outcome.refused) : "");
+  return outcome.failed ? 1 : 0;
+}
+
+} // namespace llmopt::cli

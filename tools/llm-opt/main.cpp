@@ -1,0 +1,51 @@
+// llm-opt: find the subcommand and hand it the rest of the command line.
+#include "tools/llm-opt/Command.h"
+
+#include <CLI/CLI.hpp>
+
+#include <cstdio>
+#include <string>
+#include <vector>
+
+using namespace llmopt;
+
+static constexpr Command commands[] = {
+    {"opt", "run passes and pipelines on a file, with the options of mlir-opt", runOpt},
+};
+
+/// Run `command` with argv[first], ... as its arguments.
+static int runCommand(const Command &command, int first, int argc, char **argv) {
+  std::string name = std::string("llm-opt ") + command.name;
+  std::vector<char *> arguments = {name.data()};
+  arguments.insert(arguments.end(), argv + first, argv + argc);
+  arguments.push_back(nullptr);
+  return command.run(int(arguments.size()) - 1, arguments.data());
+}
+
+int main(int argc, char **argv) {
+  if (argc > 1)
+    for (const Command &command : commands)
+      if (std::string_view(argv[1]) == command.name)
+        return runCommand(command, 2, argc, argv);
+
+  // Not a command: help, or a mistake. CLI11 knows the commands for the help text only.
+  CLI::App app("Attention kernels from a description", "llm-opt");
+  app.require_subcommand(1);
+  app.set_version_flag("--version", std::string("llm-opt ") + "0.1.0");
+  for (const Command &command : commands)
+    app.add_subcommand(command.name, command.summary);
+  if (argc > 1 && argv[1][0] != '-') {
+    std::fprintf(stderr, "llm-opt: unknown command '%s'; 'llm-opt --help' lists the commands\n",
+                 argv[1]);
+    return 1;
+  }
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::Success &success) {
+    return app.exit(success);
+  } catch (const CLI::Error &error) {
+    std::fprintf(stderr, "llm-opt: %s; 'llm-opt --help' lists the commands\n", error.what());
+    return 1;
+  }
+  return 0;
+}
