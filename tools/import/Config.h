@@ -2,6 +2,7 @@
 // text_config, where it has one) first, then the outer object. A null is an absent key.
 #pragma once
 
+#include "tools/import/Assign.h"
 #include "tools/import/JsonText.h"
 
 #include <initializer_list>
@@ -59,10 +60,3 @@ private:
 std::string shown(const nlohmann::json &value);
 
 } // namespace llmopt::importer
-
-/// Declares `name` as the value of a StatusOr, or leaves with its failure.
-#define LLMOPT_ASSIGN(name, expression)                                        \
-  auto name##OrFailure = (expression);                                         \
-  if (!name##OrFailure)                                                        \
-    return name##OrFailure.status();                                           \
-  auto &name = *name##OrFailure

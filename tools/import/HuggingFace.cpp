@@ -97,7 +97,8 @@ std::string functionText(const ImportResult &result, const ImportedFunction &fun
   size_t count = kind.layers.size();
   return fmt::format(
       "\n// {}. {}: {} ({} {}).\n"
-      "func.func @{}(%q: {}, %kv: {}, %seq: !attn.sequences{}) -> {} {{\n"
+      "func.func @{}(%q: {}, %kv: {}, %seq: !attn.sequences{})\n"
+      "    -> {} {{\n"
       "  %o = attn.attention %q, %kv, %seq{} mask({}) scale({}){}\n"
       "       : {}, {}, !attn.sequences -> {}\n"
       "  return %o : {}\n"
@@ -120,6 +121,19 @@ std::string moduleText(const ImportResult &result, std::string_view filename) {
   for (const ImportedFunction &function : result.functions)
     text += functionText(result, function);
   return text;
+}
+
+/// What a caller of the functions has to know about the layers around them.
+void addLayerNotes(const Config &config, ImportResult &result) {
+  int64_t attending = 0;
+  for (const LayerKind &kind : result.kinds)
+    attending += int64_t(kind.layers.size());
+  if (attending < result.layers)
+    result.notes.push_back(fmt::format("{} of {} layers have no attention",
+                                       result.layers - attending, result.layers));
+  if (Config::Entry scale = config.find("attention_value_scale"))
+    result.notes.push_back(fmt::format("v is scaled by {} before it enters the cache",
+                                       shown(*scale.value)));
 }
 
 void addFunctions(ImportResult &result) {
@@ -155,6 +169,7 @@ llmopt::importer::importHuggingFace(std::string_view text, std::string_view file
   result.page = options.page;
   result.layers = int64_t(plan.layers.size());
   result.kinds = std::move(kinds);
+  addLayerNotes(config, result);
   addFunctions(result);
   result.ir = moduleText(result, filename);
   return result;

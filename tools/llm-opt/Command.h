@@ -15,4 +15,7 @@ struct Command {
 /// `llm-opt opt`: passes and pipelines on a file, as mlir-opt does.
 int runOpt(int argc, char **argv);
 
+/// `llm-opt import`: a Hugging Face config.json or an ONNX model to attn IR.
+int runImport(int argc, char **argv);
+
 } // namespace llmopt

@@ -11,6 +11,7 @@ using namespace llmopt;
 
 static constexpr Command commands[] = {
     {"opt", "run passes and pipelines on a file, with the options of mlir-opt", runOpt},
+    {"import", "a Hugging Face config.json or an ONNX model to attn IR", runImport},
 };
 
 /// Run `command` with argv[first], ... as its arguments.
