@@ -13,8 +13,7 @@ namespace llmopt::importer {
 
 class Config {
 public:
-  static StatusOr<Config> create(std::string_view text,
-                                 std::string_view filename);
+  static StatusOr<Config> create(std::string_view text, std::string_view filename);
 
   struct Entry {
     std::string_view key;

@@ -88,10 +88,9 @@ Status addOutputs(const OnnxCase &model, const TensorMap &wanted, ConformanceCas
       output.relative = tolerance.relative;
     }
     if (output.got.shape != output.want.dims || output.got.type != output.want.type)
-      return invalidArgument("{}: output '{}' is ({}) of {}; ({}) of {} is computed",
-                             result.name, value, fmt::join(output.want.dims, ", "),
-                             nameOf(output.want.type), fmt::join(output.got.shape, ", "),
-                             nameOf(output.got.type));
+      return invalidArgument("{}: output '{}' is ({}) of {}; ({}) of {} is computed", result.name,
+                             value, fmt::join(output.want.dims, ", "), nameOf(output.want.type),
+                             fmt::join(output.got.shape, ", "), nameOf(output.got.type));
     result.outputs.push_back(std::move(output));
   }
   return {};
@@ -134,11 +133,11 @@ const NamedArray *ConformanceCase::find(std::string_view array) const {
 StatusOr<std::vector<ConformanceCase>>
 llmopt::importer::loadConformanceCases(const std::string &folder) {
   fs::path root = fs::path(folder).lexically_normal();
-  std::string name = root.filename().empty() ? root.parent_path().filename().string()
-                                             : root.filename().string();
+  std::string name =
+      root.filename().empty() ? root.parent_path().filename().string() : root.filename().string();
   std::vector<ConformanceCase> cases;
   StatusOr<OnnxCase> model = importOnnx((root / "model.onnx").string());
-  if (!model && model.status().code() == StatusCode::Unimplemented) {
+  if (!model && model.status().code() == kUnsupported) {
     cases.emplace_back();
     cases[0].name = name;
     cases[0].skipReason = model.status().message();
@@ -146,10 +145,8 @@ llmopt::importer::loadConformanceCases(const std::string &folder) {
   }
   if (!model)
     return model.status();
-  if (model->functions.size() != 1 || model->functions[0].nodes.size() != 1 ||
-      model->otherNodes)
-    return invalidArgument("{}: a conformance case has one node",
-                           (root / "model.onnx").string());
+  if (model->functions.size() != 1 || model->functions[0].nodes.size() != 1 || model->otherNodes)
+    return invalidArgument("{}: a conformance case has one node", (root / "model.onnx").string());
   LLMOPT_ASSIGN(sets, dataSets(root));
   for (const fs::path &set : sets) {
     std::string setName =

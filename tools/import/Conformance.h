@@ -33,9 +33,9 @@ struct ExpectedOutput {
 };
 
 struct OutputMismatch {
-  int64_t count = 0;    ///< elements out of tolerance
-  double worst = 0;     ///< largest error among all elements that are finite
-  int64_t first = -1;   ///< row-major index of the first element out of tolerance
+  int64_t count = 0;  ///< elements out of tolerance
+  double worst = 0;   ///< largest error among all elements that are finite
+  int64_t first = -1; ///< row-major index of the first element out of tolerance
   double got = 0, want = 0;
 };
 

@@ -16,16 +16,14 @@ Storage share(std::vector<uint8_t> bytes) {
 
 class ArrayBuilder {
 public:
-  ArrayBuilder(const OnnxFunction &function, const TensorMap &inputs,
-               std::string_view caseName)
+  ArrayBuilder(const OnnxFunction &function, const TensorMap &inputs, std::string_view caseName)
       : function(function), inputs(inputs), caseName(caseName) {}
 
   StatusOr<std::vector<NamedArray>> build() {
     for (const OnnxBinding &binding : function.bindings) {
       StatusOr<NamedArray> array = buildOne(binding);
       if (!array)
-        return array.status().withContext(
-            fmt::format("{}: array '{}'", caseName, binding.array));
+        return array.status().withContext(fmt::format("{}: array '{}'", caseName, binding.array));
       array->name = binding.array;
       arrays.push_back(std::move(*array));
     }
@@ -67,19 +65,19 @@ private:
     int64_t dim = binding.array == "v" ? function.vHeadDim : function.headDim;
     bool packed = binding.form == OnnxBinding::Form::Packed;
     if (tensor.type != function.type)
-      return invalidArgument("'{}' is of {}; {} is expected", binding.value,
-                             nameOf(tensor.type), nameOf(function.type));
-    bool fits = packed ? tensor.dims.size() == 3 && tensor.dims[2] == heads * dim
-                       : tensor.dims.size() == 4 && tensor.dims[1] == heads &&
-                             tensor.dims[3] == dim;
+      return invalidArgument("'{}' is of {}; {} is expected", binding.value, nameOf(tensor.type),
+                             nameOf(function.type));
+    bool fits = packed
+                    ? tensor.dims.size() == 3 && tensor.dims[2] == heads * dim
+                    : tensor.dims.size() == 4 && tensor.dims[1] == heads && tensor.dims[3] == dim;
     if (!fits)
       return invalidArgument("'{}' is ({}); {} heads of {} are expected", binding.value,
                              fmt::join(tensor.dims, ", "), heads, dim);
-    NamedArray array = view(share(tensor.bytes), tensor.dims[0],
-                            tensor.dims[packed ? 1 : 2], heads, dim, packed);
+    NamedArray array =
+        view(share(tensor.bytes), tensor.dims[0], tensor.dims[packed ? 1 : 2], heads, dim, packed);
     if (!arrays.empty() && array.shape[0] != built("q").shape[0])
-      return invalidArgument("'{}' has batch {}; {} is expected", binding.value,
-                             array.shape[0], built("q").shape[0]);
+      return invalidArgument("'{}' has batch {}; {} is expected", binding.value, array.shape[0],
+                             built("q").shape[0]);
     if (!binding.past.empty()) {
       LLMOPT_ASSIGN(past, tensorOf(binding.past));
       LLMOPT_ASSIGN(joined, concatenate(*past, array));
@@ -90,8 +88,8 @@ private:
     return array;
   }
 
-  NamedArray view(Storage storage, int64_t batch, int64_t length, int64_t heads,
-                  int64_t dim, bool packed) const {
+  NamedArray view(Storage storage, int64_t batch, int64_t length, int64_t heads, int64_t dim,
+                  bool packed) const {
     NamedArray array;
     array.type = function.type;
     array.shape = {batch, length, heads, dim};
@@ -107,13 +105,12 @@ private:
     if (past.type != function.type || past.dims.size() != 4 || past.dims[0] != batch ||
         past.dims[1] != heads || past.dims[3] != dim)
       return invalidArgument("past is ({}) of {}; ({}, {}, P, {}) of {} is expected",
-                             fmt::join(past.dims, ", "), nameOf(past.type), batch, heads,
-                             dim, nameOf(function.type));
+                             fmt::join(past.dims, ", "), nameOf(past.type), batch, heads, dim,
+                             nameOf(function.type));
     int64_t before = past.dims[2], total = before + fresh.shape[1];
     size_t row = size_t(dim) * sizeOf(function.type);
-    NamedArray result =
-        view(share(std::vector<uint8_t>(size_t(batch * heads * total) * row)), batch, total,
-             heads, dim, false);
+    NamedArray result = view(share(std::vector<uint8_t>(size_t(batch * heads * total) * row)),
+                             batch, total, heads, dim, false);
     uint8_t *to = result.storage->data();
     for (int64_t b = 0; b < batch; ++b)
       for (int64_t h = 0; h < heads; ++h) {
@@ -122,8 +119,7 @@ private:
         to += size_t(before) * row;
         for (int64_t s = 0; s < fresh.shape[1]; ++s, to += row) {
           int64_t offset = b * fresh.strides[0] + s * fresh.strides[1] + h * fresh.strides[2];
-          std::memcpy(to, fresh.storage->data() + size_t(offset) * sizeOf(function.type),
-                      row);
+          std::memcpy(to, fresh.storage->data() + size_t(offset) * sizeOf(function.type), row);
         }
       }
     return result;
@@ -135,8 +131,7 @@ private:
     int64_t keys = built("k").shape[1];
     if (tensor.type != function.maskType || tensor.dims.empty() || tensor.dims.size() > 4)
       return invalidArgument("a mask of {} and rank {}; {} and rank 1 to 4 are expected",
-                             nameOf(tensor.type), tensor.dims.size(),
-                             nameOf(function.maskType));
+                             nameOf(tensor.type), tensor.dims.size(), nameOf(function.maskType));
     NamedArray array;
     array.type = tensor.type;
     array.shape.assign(4 - tensor.dims.size(), 1);
@@ -189,8 +184,8 @@ private:
   StatusOr<NamedArray> lengths(const Tensor &tensor) {
     int64_t batch = built("q").shape[0], keys = built("k").shape[1];
     if (tensor.type != DataType::I64 || tensor.dims != std::vector{batch})
-      return invalidArgument("lengths of {} in ({}); i64 in ({}) is expected",
-                             nameOf(tensor.type), fmt::join(tensor.dims, ", "), batch);
+      return invalidArgument("lengths of {} in ({}); i64 in ({}) is expected", nameOf(tensor.type),
+                             fmt::join(tensor.dims, ", "), batch);
     NamedArray array;
     array.type = DataType::I32;
     array.shape = {batch};
@@ -237,9 +232,9 @@ double NamedArray::at(const std::vector<int64_t> &index) const {
   return loadElement(data(), type, offset);
 }
 
-StatusOr<std::vector<NamedArray>>
-llmopt::importer::buildArrays(const OnnxFunction &function, const TensorMap &inputs,
-                              std::string_view caseName) {
+StatusOr<std::vector<NamedArray>> llmopt::importer::buildArrays(const OnnxFunction &function,
+                                                                const TensorMap &inputs,
+                                                                std::string_view caseName) {
   return ArrayBuilder(function, inputs, caseName).build();
 }
 

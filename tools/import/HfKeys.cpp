@@ -10,8 +10,8 @@ using nlohmann::json;
 
 namespace {
 
-constexpr KeyUse Read = KeyUse::Read, Outside = KeyUse::Outside,
-                 Feature = KeyUse::Feature, MustHold = KeyUse::MustHold;
+constexpr KeyUse Read = KeyUse::Read, Outside = KeyUse::Outside, Feature = KeyUse::Feature,
+                 MustHold = KeyUse::MustHold;
 
 constexpr std::string_view kMla = "multi-head latent attention",
                            kIndexer = "attention over keys that an indexer selects",
@@ -58,26 +58,44 @@ constexpr KnownKey kKeys[] = {
     {"is_causal", MustHold, "bidirectional attention"},
     {"use_causal_mask", MustHold, "bidirectional attention"},
 
-    {"num_attention_heads", Read, ""}, {"n_head", Read, ""},
-    {"num_key_value_heads", Read, ""}, {"num_kv_heads", Read, ""},
-    {"n_head_kv", Read, ""}, {"num_attention_groups", Read, ""},
-    {"multi_query", Read, ""}, {"multi_query_attention", Read, ""},
-    {"multi_query_group_num", Read, ""}, {"head_dim", Read, ""},
-    {"attention_head_dim", Read, ""}, {"kv_channels", Read, ""},
-    {"v_head_dim", Read, ""}, {"sliding_window", Read, ""},
-    {"sliding_window_size", Read, ""}, {"use_sliding_window", Read, ""},
-    {"max_window_layers", Read, ""}, {"sliding_window_pattern", Read, ""},
-    {"_sliding_window_pattern", Read, ""}, {"layer_types", Read, ""},
-    {"hybrid_layer_pattern", Read, ""}, {"hybrid_override_pattern", Read, ""},
-    {"attention_chunk_size", Read, ""}, {"query_pre_attn_scalar", Read, ""},
-    {"attention_multiplier", Read, ""}, {"attn_logit_softcapping", Read, ""},
-    {"swa_num_attention_heads", Read, ""}, {"swa_num_key_value_heads", Read, ""},
-    {"swa_head_dim", Read, ""}, {"swa_v_head_dim", Read, ""},
+    {"num_attention_heads", Read, ""},
+    {"n_head", Read, ""},
+    {"num_key_value_heads", Read, ""},
+    {"num_kv_heads", Read, ""},
+    {"n_head_kv", Read, ""},
+    {"num_attention_groups", Read, ""},
+    {"multi_query", Read, ""},
+    {"multi_query_attention", Read, ""},
+    {"multi_query_group_num", Read, ""},
+    {"head_dim", Read, ""},
+    {"attention_head_dim", Read, ""},
+    {"kv_channels", Read, ""},
+    {"v_head_dim", Read, ""},
+    {"sliding_window", Read, ""},
+    {"sliding_window_size", Read, ""},
+    {"use_sliding_window", Read, ""},
+    {"max_window_layers", Read, ""},
+    {"sliding_window_pattern", Read, ""},
+    {"_sliding_window_pattern", Read, ""},
+    {"layer_types", Read, ""},
+    {"hybrid_layer_pattern", Read, ""},
+    {"hybrid_override_pattern", Read, ""},
+    {"attention_chunk_size", Read, ""},
+    {"query_pre_attn_scalar", Read, ""},
+    {"attention_multiplier", Read, ""},
+    {"attn_logit_softcapping", Read, ""},
+    {"swa_num_attention_heads", Read, ""},
+    {"swa_num_key_value_heads", Read, ""},
+    {"swa_head_dim", Read, ""},
+    {"swa_v_head_dim", Read, ""},
     {"add_swa_attention_sink_bias", Read, ""},
     {"add_full_attention_sink_bias", Read, ""},
-    {"global_head_dim", Read, ""}, {"num_global_key_value_heads", Read, ""},
-    {"attention_k_eq_v", Read, ""}, {"use_bidirectional_attention", Read, ""},
-    {"attn_type_list", Read, ""}, {"full_attn_mod", Read, ""},
+    {"global_head_dim", Read, ""},
+    {"num_global_key_value_heads", Read, ""},
+    {"attention_k_eq_v", Read, ""},
+    {"use_bidirectional_attention", Read, ""},
+    {"attn_type_list", Read, ""},
+    {"full_attn_mod", Read, ""},
     {"position_embedding_type", Read, ""},
 
     {"attention_bias", Outside, "bias of the projections"},
@@ -126,20 +144,44 @@ constexpr KnownKey kKeys[] = {
 };
 
 /// Families of keys that act outside attention whatever else their names say.
-constexpr std::string_view kOutsideParts[] = {
-    "rope", "rotary", "moe", "expert", "router", "mlp", "mamba", "dropout", "pdrop",
-    "token_id", "token_index"};
-constexpr std::string_view kOutsidePrefixes[] = {"vision_", "audio_", "image_",
-                                                 "video_", "mm_"};
+constexpr std::string_view kOutsideParts[] = {"rope",   "rotary",   "moe",        "expert",
+                                              "router", "mlp",      "mamba",      "dropout",
+                                              "pdrop",  "token_id", "token_index"};
+constexpr std::string_view kOutsidePrefixes[] = {"vision_", "audio_", "image_", "video_", "mm_"};
 
-constexpr std::string_view kAttentionParts[] = {
-    "attn",     "attention",  "head",          "window",      "sparse",
-    "mask",     "softcap",    "chunk",         "sink",        "qk",
-    "kv",       "key_value",  "multi_query",   "alibi",       "logit",
-    "causal",   "bidirect",   "swa_",          "sliding",     "relative_",
-    "dilat",    "layer_type", "layer_pattern", "lora_rank",   "softmax",
-    "index_",   "mla_",       "latent",        "position_embedding_type",
-    "local_",   "global_",    "compress",      "hybrid_"};
+constexpr std::string_view kAttentionParts[] = {"attn",
+                                                "attention",
+                                                "head",
+                                                "window",
+                                                "sparse",
+                                                "mask",
+                                                "softcap",
+                                                "chunk",
+                                                "sink",
+                                                "qk",
+                                                "kv",
+                                                "key_value",
+                                                "multi_query",
+                                                "alibi",
+                                                "logit",
+                                                "causal",
+                                                "bidirect",
+                                                "swa_",
+                                                "sliding",
+                                                "relative_",
+                                                "dilat",
+                                                "layer_type",
+                                                "layer_pattern",
+                                                "lora_rank",
+                                                "softmax",
+                                                "index_",
+                                                "mla_",
+                                                "latent",
+                                                "position_embedding_type",
+                                                "local_",
+                                                "global_",
+                                                "compress",
+                                                "hybrid_"};
 
 bool contains(std::string_view text, std::string_view part) {
   return text.find(part) != std::string_view::npos;
@@ -199,7 +241,7 @@ Status llmopt::importer::checkUnknownKeys(const Config &config) {
   for (const Config::Scope &scope : config.scopes())
     for (const auto &[key, value] : scope.object->items())
       if (!lookUp(key) && !value.is_null() && soundsLikeAttention(key))
-        return makeStatus(StatusCode::Unimplemented,
+        return makeStatus(kUnsupported,
                           "{}: key '{}' is not known and its name sounds like attention; "
                           "remove it if it changes nothing there",
                           config.where(key), oneLine(key));

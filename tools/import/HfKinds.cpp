@@ -57,9 +57,9 @@ private:
     if (layer == LayerClass::Full && typeName == "gemma4_text")
       LLMOPT_RETURN_IF_ERROR(globalOverrides(kind));
     if (kind.queryHeads % kind.kvHeads)
-      return invalidArgument(
-          "{}: {} query heads are not a multiple of {} KV heads ({} layers)",
-          config.where("num_key_value_heads"), kind.queryHeads, kind.kvHeads, kind.name);
+      return invalidArgument("{}: {} query heads are not a multiple of {} KV heads ({} layers)",
+                             config.where("num_key_value_heads"), kind.queryHeads, kind.kvHeads,
+                             kind.name);
     LLMOPT_RETURN_IF_ERROR(scoring(kind));
     LLMOPT_ASSIGN(sink, config.boolean(sliding ? "add_swa_attention_sink_bias"
                                                : "add_full_attention_sink_bias"));
@@ -69,8 +69,7 @@ private:
 
   /// The value of `key` or, where that is empty or absent, of the common keys.
   StatusOr<std::optional<int64_t>>
-  overridden(std::string_view key, std::initializer_list<std::string_view> common,
-             int64_t most) {
+  overridden(std::string_view key, std::initializer_list<std::string_view> common, int64_t most) {
     if (!key.empty()) {
       LLMOPT_ASSIGN(own, config.integer({key}, 1, most));
       if (own)
@@ -80,8 +79,7 @@ private:
   }
 
   Status heads(LayerKind &kind, const Overrides &keys) {
-    LLMOPT_ASSIGN(count, overridden(keys.heads, {"num_attention_heads", "n_head"},
-                                    kMostHeads));
+    LLMOPT_ASSIGN(count, overridden(keys.heads, {"num_attention_heads", "n_head"}, kMostHeads));
     if (!count)
       return config.wrong("num_attention_heads", "the number of query heads is needed");
     kind.queryHeads = *count;
@@ -96,11 +94,10 @@ private:
     LLMOPT_ASSIGN(grouped, config.boolean("multi_query_attention"));
     LLMOPT_ASSIGN(newFalcon, config.boolean("new_decoder_architecture"));
     LLMOPT_ASSIGN(groups, config.integer({"multi_query_group_num"}, 1, kMostHeads));
-    LLMOPT_ASSIGN(given,
-                  overridden(keys.kvHeads,
-                             {"num_key_value_heads", "num_kv_heads", "n_head_kv",
-                              "num_attention_groups"},
-                             kMostHeads));
+    LLMOPT_ASSIGN(given, overridden(keys.kvHeads,
+                                    {"num_key_value_heads", "num_kv_heads", "n_head_kv",
+                                     "num_attention_groups"},
+                                    kMostHeads));
     bool one = multiQuery.value_or(type.multiQuery);
     if (typeName == "falcon" && !newFalcon.value_or(false))
       return one ? std::optional<int64_t>(1) : std::nullopt;
@@ -112,9 +109,8 @@ private:
   }
 
   Status dimensions(LayerKind &kind, const Overrides &keys) {
-    LLMOPT_ASSIGN(given,
-                  overridden(keys.headDim, {"head_dim", "kv_channels", "attention_head_dim"},
-                             kMostDim));
+    LLMOPT_ASSIGN(given, overridden(keys.headDim, {"head_dim", "kv_channels", "attention_head_dim"},
+                                    kMostDim));
     if (given) {
       kind.headDim = *given;
     } else if (type.headDim) {
@@ -166,12 +162,10 @@ private:
     if (scalar && multiplier)
       return config.wrong("attention_multiplier",
                           "query_pre_attn_scalar is given too; one of them is allowed");
-    double base = scalar             ? *scalar
+    double base = scalar                    ? *scalar
                   : type.queryPreAttnScalar ? type.queryPreAttnScalar
                                             : double(kind.headDim);
-    kind.scale = multiplier   ? *multiplier
-                 : type.scale ? type.scale
-                              : 1 / std::sqrt(base);
+    kind.scale = multiplier ? *multiplier : type.scale ? type.scale : 1 / std::sqrt(base);
     kind.softcap = softcap;
     bool absent = !config.find("attn_logit_softcapping");
     for (const Config::Scope &scope : config.scopes())
@@ -189,8 +183,9 @@ private:
 
 } // namespace
 
-StatusOr<std::vector<LayerKind>>
-llmopt::importer::layerKinds(const Config &config, const ModelType &type,
-                             const std::string &typeName, const LayerPlan &plan) {
+StatusOr<std::vector<LayerKind>> llmopt::importer::layerKinds(const Config &config,
+                                                              const ModelType &type,
+                                                              const std::string &typeName,
+                                                              const LayerPlan &plan) {
   return KindBuilder(config, type, typeName, plan).build();
 }

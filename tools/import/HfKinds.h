@@ -6,9 +6,7 @@
 namespace llmopt::importer {
 
 /// One entry for each distinct kind, in the order of their first layers.
-StatusOr<std::vector<LayerKind>> layerKinds(const Config &config,
-                                            const ModelType &type,
-                                            const std::string &typeName,
-                                            const LayerPlan &plan);
+StatusOr<std::vector<LayerKind>> layerKinds(const Config &config, const ModelType &type,
+                                            const std::string &typeName, const LayerPlan &plan);
 
 } // namespace llmopt::importer

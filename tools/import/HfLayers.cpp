@@ -14,12 +14,11 @@ constexpr int64_t kMostLayers = 10000;
 /// The sources of a layer pattern, each of which answers or passes.
 class LayerPlanner {
 public:
-  LayerPlanner(const Config &config, const ModelType &type)
-      : config(config), type(type) {}
+  LayerPlanner(const Config &config, const ModelType &type) : config(config), type(type) {}
 
   StatusOr<LayerPlan> plan() {
-    LLMOPT_ASSIGN(count, config.integer({"num_hidden_layers", "n_layer", "num_layers"},
-                                        1, kMostLayers));
+    LLMOPT_ASSIGN(count,
+                  config.integer({"num_hidden_layers", "n_layer", "num_layers"}, 1, kMostLayers));
     if (!count)
       return config.wrong("num_hidden_layers", "the number of layers is needed");
     layers = *count;
@@ -73,8 +72,8 @@ private:
     if (type.chunked)
       result.chunk = chunk;
     else if (!type.chunkIsWindow || chunk != result.window)
-      return config.unsupported(fmt::format(
-          "chunked attention in this model type (attention_chunk_size {})", *chunk));
+      return config.unsupported(
+          fmt::format("chunked attention in this model type (attention_chunk_size {})", *chunk));
     return {};
   }
 
@@ -86,8 +85,7 @@ private:
     LLMOPT_RETURN_IF_ERROR(checkCount("hybrid_override_pattern", pattern->size()));
     for (char letter : *pattern) {
       if (std::string_view("M*-E").find(letter) == std::string_view::npos)
-        return config.wrong("hybrid_override_pattern",
-                            "the letters M, *, - and E are allowed");
+        return config.wrong("hybrid_override_pattern", "the letters M, *, - and E are allowed");
       result.layers.push_back(letter == '*' ? local() : LayerClass::NoAttention);
     }
     return {};
@@ -112,8 +110,7 @@ private:
     if (name == "sliding_attention") {
       if (result.window || windowSwitchedOff)
         return result.window ? LayerClass::Sliding : LayerClass::Full;
-      return config.wrong("sliding_window",
-                          "layer_types names sliding_attention, which needs it");
+      return config.wrong("sliding_window", "layer_types names sliding_attention, which needs it");
     }
     if (name == "chunked_attention") {
       if (result.chunk)
@@ -125,10 +122,10 @@ private:
       return LayerClass::NoAttention;
     if (name == "linear_attention")
       return config.unsupported("linear attention (layer_types names linear_attention)");
-    return makeStatus(StatusCode::Unimplemented,
-                               "{}: layer_types[{}] is '{}'; full_attention, "
-                               "sliding_attention and chunked_attention are supported",
-                               config.where("layer_types"), index, oneLine(name));
+    return makeStatus(kUnsupported,
+                      "{}: layer_types[{}] is '{}'; full_attention, "
+                      "sliding_attention and chunked_attention are supported",
+                      config.where("layer_types"), index, oneLine(name));
   }
 
   /// mimo_v2_flash: 1 slides.
@@ -157,8 +154,7 @@ private:
 
   /// A number n: every n-th layer is full. Or letters: L slides, G is full.
   Status fromWindowPattern() {
-    LLMOPT_ASSIGN(entry,
-                  config.findAny({"sliding_window_pattern", "_sliding_window_pattern"}));
+    LLMOPT_ASSIGN(entry, config.findAny({"sliding_window_pattern", "_sliding_window_pattern"}));
     if (!entry)
       return {};
     if (!entry.value->is_string()) {
@@ -170,9 +166,8 @@ private:
     if (letters.empty() || letters.find_first_not_of("LG") != std::string::npos)
       return config.wrong(entry.key, "a number, or letters L and G, are allowed");
     for (int64_t i = 0; i < layers; ++i)
-      result.layers.push_back(letters[size_t(i) % letters.size()] == 'G'
-                                  ? LayerClass::Full
-                                  : local());
+      result.layers.push_back(letters[size_t(i) % letters.size()] == 'G' ? LayerClass::Full
+                                                                         : local());
     return {};
   }
 
@@ -210,8 +205,8 @@ private:
   Status checkCount(std::string_view key, size_t count) {
     if (count == size_t(layers))
       return {};
-    return invalidArgument("{}: {} names {} layers; the model has {}",
-                                    config.where(key), key, count, layers);
+    return invalidArgument("{}: {} names {} layers; the model has {}", config.where(key), key,
+                           count, layers);
   }
 
   const Config &config;
@@ -223,7 +218,6 @@ private:
 
 } // namespace
 
-StatusOr<LayerPlan> llmopt::importer::planLayers(const Config &config,
-                                                 const ModelType &type) {
+StatusOr<LayerPlan> llmopt::importer::planLayers(const Config &config, const ModelType &type) {
   return LayerPlanner(config, type).plan();
 }

@@ -17,15 +17,39 @@ constexpr std::string_view kEncoder = "bidirectional encoder attention",
 
 const ModelType kTypes[] = {
     // Plain decoders.
-    {.name = "baichuan"}, {.name = "chatglm"}, {.name = "cohere"}, {.name = "exaone"},
-    {.name = "glm"}, {.name = "glm4"}, {.name = "glm4_moe"}, {.name = "gpt2"},
-    {.name = "gpt_neox"}, {.name = "gptj"}, {.name = "granite"}, {.name = "granitemoe"},
-    {.name = "internlm2"}, {.name = "llama"}, {.name = "minicpm"},
-    {.name = "minimax_m2"}, {.name = "ministral3"}, {.name = "mixtral"},
-    {.name = "nemotron"}, {.name = "nemotron_h"}, {.name = "olmo"}, {.name = "olmo2"},
-    {.name = "olmoe"}, {.name = "opt"}, {.name = "orion"}, {.name = "phi"},
-    {.name = "phi-msft"}, {.name = "phi3"}, {.name = "phimoe"}, {.name = "smollm3"},
-    {.name = "stablelm"}, {.name = "starcoder2"}, {.name = "step3p7"},
+    {.name = "baichuan"},
+    {.name = "chatglm"},
+    {.name = "cohere"},
+    {.name = "exaone"},
+    {.name = "glm"},
+    {.name = "glm4"},
+    {.name = "glm4_moe"},
+    {.name = "gpt2"},
+    {.name = "gpt_neox"},
+    {.name = "gptj"},
+    {.name = "granite"},
+    {.name = "granitemoe"},
+    {.name = "internlm2"},
+    {.name = "llama"},
+    {.name = "minicpm"},
+    {.name = "minimax_m2"},
+    {.name = "ministral3"},
+    {.name = "mixtral"},
+    {.name = "nemotron"},
+    {.name = "nemotron_h"},
+    {.name = "olmo"},
+    {.name = "olmo2"},
+    {.name = "olmoe"},
+    {.name = "opt"},
+    {.name = "orion"},
+    {.name = "phi"},
+    {.name = "phi-msft"},
+    {.name = "phi3"},
+    {.name = "phimoe"},
+    {.name = "smollm3"},
+    {.name = "stablelm"},
+    {.name = "starcoder2"},
+    {.name = "step3p7"},
     {.name = "mistral", .window = 4096},
     {.name = "falcon", .multiQuery = true},
     {.name = "gpt_bigcode", .multiQuery = true},
@@ -42,12 +66,23 @@ const ModelType kTypes[] = {
     {.name = "cohere2", .fullEvery = 4, .window = 4096},
     {.name = "exaone4", .fullEvery = 4},
     {.name = "olmo3", .fullEvery = 4},
-    {.name = "gemma2", .fullEvery = 2, .headDim = 256, .window = 4096,
-     .queryPreAttnScalar = 256, .softcap = 50},
-    {.name = "gemma3_text", .fullEvery = 6, .headDim = 256, .window = 4096,
+    {.name = "gemma2",
+     .fullEvery = 2,
+     .headDim = 256,
+     .window = 4096,
+     .queryPreAttnScalar = 256,
+     .softcap = 50},
+    {.name = "gemma3_text",
+     .fullEvery = 6,
+     .headDim = 256,
+     .window = 4096,
      .queryPreAttnScalar = 256},
     // Its code sets the scale to 1: q and k are normalised.
-    {.name = "gemma4_text", .fullEvery = 6, .lastFull = true, .headDim = 256, .window = 512,
+    {.name = "gemma4_text",
+     .fullEvery = 6,
+     .lastFull = true,
+     .headDim = 256,
+     .window = 512,
      .scale = 1},
     {.name = "gpt_oss", .fullEvery = 2, .sinks = true, .headDim = 64, .window = 128},
     {.name = "llama4_text", .fullEvery = 4, .chunked = true},
@@ -61,16 +96,23 @@ const ModelType kTypes[] = {
     {.name = "big_bird", .refusal = "BigBird's random block-sparse attention"},
     {.name = "bigbird_pegasus", .refusal = "BigBird's random block-sparse attention"},
     {.name = "reformer", .refusal = "attention by hashing"},
-    {.name = "albert", .refusal = kEncoder}, {.name = "bert", .refusal = kEncoder},
-    {.name = "distilbert", .refusal = kEncoder}, {.name = "electra", .refusal = kEncoder},
-    {.name = "modernbert", .refusal = kEncoder}, {.name = "roberta", .refusal = kEncoder},
+    {.name = "albert", .refusal = kEncoder},
+    {.name = "bert", .refusal = kEncoder},
+    {.name = "distilbert", .refusal = kEncoder},
+    {.name = "electra", .refusal = kEncoder},
+    {.name = "modernbert", .refusal = kEncoder},
+    {.name = "roberta", .refusal = kEncoder},
     {.name = "xlm-roberta", .refusal = kEncoder},
-    {.name = "deberta", .refusal = kRelative}, {.name = "deberta-v2", .refusal = kRelative},
-    {.name = "t5", .refusal = kRelative}, {.name = "mt5", .refusal = kRelative},
+    {.name = "deberta", .refusal = kRelative},
+    {.name = "deberta-v2", .refusal = kRelative},
+    {.name = "t5", .refusal = kRelative},
+    {.name = "mt5", .refusal = kRelative},
     {.name = "umt5", .refusal = kRelative},
-    {.name = "bart", .refusal = kEncoderDecoder}, {.name = "marian", .refusal = kEncoderDecoder},
+    {.name = "bart", .refusal = kEncoderDecoder},
+    {.name = "marian", .refusal = kEncoderDecoder},
     {.name = "whisper", .refusal = kEncoderDecoder},
-    {.name = "mamba", .refusal = kNoAttention}, {.name = "mamba2", .refusal = kNoAttention},
+    {.name = "mamba", .refusal = kNoAttention},
+    {.name = "mamba2", .refusal = kNoAttention},
     {.name = "rwkv", .refusal = kNoAttention},
 };
 
@@ -97,8 +139,7 @@ StatusOr<bool> isBaichuanWithAlibi(const Config &config) {
 
 } // namespace
 
-StatusOr<ModelType> llmopt::importer::modelType(const Config &config,
-                                                std::string &name) {
+StatusOr<ModelType> llmopt::importer::modelType(const Config &config, std::string &name) {
   LLMOPT_ASSIGN(found, config.string("model_type"));
   name = oneLine(found.value_or(""));
   auto row = std::find_if(std::begin(kTypes), std::end(kTypes),
@@ -113,8 +154,7 @@ StatusOr<ModelType> llmopt::importer::modelType(const Config &config,
                 "and no more than its config says";
   }
   if (!type.refusal.empty())
-    return config.unsupported(
-        fmt::format("{} (model_type {})", type.refusal, name));
+    return config.unsupported(fmt::format("{} (model_type {})", type.refusal, name));
   LLMOPT_ASSIGN(alibi, isBaichuanWithAlibi(config));
   if (name == "baichuan" && alibi)
     return config.unsupported("ALiBi (model_type baichuan, hidden_size 5120)");

@@ -28,8 +28,8 @@ Status checkValues(const Config &config) {
   LLMOPT_ASSIGN(positions, config.string("position_embedding_type"));
   if (positions && (positions->find("alibi") != std::string::npos ||
                     positions->find("relative") != std::string::npos))
-    return config.unsupported(fmt::format(
-        "a position bias (position_embedding_type {})", oneLine(*positions)));
+    return config.unsupported(
+        fmt::format("a position bias (position_embedding_type {})", oneLine(*positions)));
   return {};
 }
 
@@ -37,8 +37,8 @@ StatusOr<std::string> elementType(const Config &config, const std::string &wante
                                   std::vector<std::string> &notes) {
   if (!wanted.empty()) {
     if (wanted != "bf16" && wanted != "f16" && wanted != "f32")
-      return invalidArgument(
-          "element type '{}' is not known; bf16, f16 and f32 are", oneLine(wanted));
+      return invalidArgument("element type '{}' is not known; bf16, f16 and f32 are",
+                             oneLine(wanted));
     return wanted;
   }
   for (std::string_view key : {"torch_dtype", "dtype"}) {
@@ -72,10 +72,8 @@ std::string mask(const LayerKind &kind) {
 std::string functionText(const ImportResult &result, const ImportedFunction &function) {
   const LayerKind &kind = result.kinds[function.kind];
   const std::string &type = result.elementType;
-  std::string query =
-      fmt::format("tensor<?x{}x{}x{}>", kind.queryHeads, kind.headDim, type);
-  std::string output =
-      fmt::format("tensor<?x{}x{}x{}>", kind.queryHeads, kind.vHeadDim, type);
+  std::string query = fmt::format("tensor<?x{}x{}x{}>", kind.queryHeads, kind.headDim, type);
+  std::string output = fmt::format("tensor<?x{}x{}x{}>", kind.queryHeads, kind.vHeadDim, type);
   std::string values =
       kind.vHeadDim == kind.headDim ? "" : fmt::format(", v_dim = {}", kind.vHeadDim);
   std::string cache = fmt::format("!attn.kv_cache<{}x{}x{}{}, page = {}>", kind.kvHeads,
@@ -95,17 +93,16 @@ std::string functionText(const ImportResult &result, const ImportedFunction &fun
                           : "Prefill: the new tokens of each sequence, whose keys are in "
                             "the cache already";
   size_t count = kind.layers.size();
-  return fmt::format(
-      "\n// {}. {}: {} ({} {}).\n"
-      "func.func @{}(%q: {}, %kv: {}, %seq: !attn.sequences{})\n"
-      "    -> {} {{\n"
-      "  %o = attn.attention %q, %kv, %seq{} mask({}) scale({}){}\n"
-      "       : {}, {}, !attn.sequences -> {}\n"
-      "  return %o : {}\n"
-      "}}\n",
-      phase, count == 1 ? "Layer" : "Layers", ranges(kind.layers), count, kind.name,
-      function.name, query, cache, parameter, output, arguments, mask(kind),
-      floatLiteral(kind.scale), clauses, query, cache, output, output);
+  return fmt::format("\n// {}. {}: {} ({} {}).\n"
+                     "func.func @{}(%q: {}, %kv: {}, %seq: !attn.sequences{})\n"
+                     "    -> {} {{\n"
+                     "  %o = attn.attention %q, %kv, %seq{} mask({}) scale({}){}\n"
+                     "       : {}, {}, !attn.sequences -> {}\n"
+                     "  return %o : {}\n"
+                     "}}\n",
+                     phase, count == 1 ? "Layer" : "Layers", ranges(kind.layers), count, kind.name,
+                     function.name, query, cache, parameter, output, arguments, mask(kind),
+                     floatLiteral(kind.scale), clauses, query, cache, output, output);
 }
 
 std::string moduleText(const ImportResult &result, std::string_view filename) {
@@ -129,11 +126,11 @@ void addLayerNotes(const Config &config, ImportResult &result) {
   for (const LayerKind &kind : result.kinds)
     attending += int64_t(kind.layers.size());
   if (attending < result.layers)
-    result.notes.push_back(fmt::format("{} of {} layers have no attention",
-                                       result.layers - attending, result.layers));
+    result.notes.push_back(
+        fmt::format("{} of {} layers have no attention", result.layers - attending, result.layers));
   if (Config::Entry scale = config.find("attention_value_scale"))
-    result.notes.push_back(fmt::format("v is scaled by {} before it enters the cache",
-                                       shown(*scale.value)));
+    result.notes.push_back(
+        fmt::format("v is scaled by {} before it enters the cache", shown(*scale.value)));
 }
 
 void addFunctions(ImportResult &result) {
@@ -148,12 +145,11 @@ void addFunctions(ImportResult &result) {
 
 } // namespace
 
-StatusOr<ImportResult>
-llmopt::importer::importHuggingFace(std::string_view text, std::string_view filename,
-                                    const HuggingFaceOptions &options) {
+StatusOr<ImportResult> llmopt::importer::importHuggingFace(std::string_view text,
+                                                           std::string_view filename,
+                                                           const HuggingFaceOptions &options) {
   if (options.page < 1 || options.page > std::numeric_limits<int32_t>::max())
-    return invalidArgument("page size {}; 1 to 2147483647 is allowed",
-                                    options.page);
+    return invalidArgument("page size {}; 1 to 2147483647 is allowed", options.page);
   LLMOPT_ASSIGN(config, Config::create(text, filename));
   ImportResult result;
   LLMOPT_RETURN_IF_ERROR(checkFeatures(config));

@@ -24,6 +24,9 @@ using runtime::Status;
 using runtime::StatusCode;
 using runtime::StatusOr;
 
+/// The code of a refusal: the input is fine, this version lacks what it asks for.
+inline constexpr StatusCode kUnsupported = StatusCode::Unimplemented;
+
 struct HuggingFaceOptions {
   int64_t page = 16; ///< slots a page
   /// "bf16", "f16" or "f32"; empty: the config's torch_dtype, bf16 where it has none.
@@ -60,8 +63,7 @@ struct ImportResult {
 };
 
 /// `text` is the config's JSON, `filename` what messages call it.
-StatusOr<ImportResult> importHuggingFace(std::string_view text,
-                                         std::string_view filename,
+StatusOr<ImportResult> importHuggingFace(std::string_view text, std::string_view filename,
                                          const HuggingFaceOptions &options = {});
 
 } // namespace llmopt::importer

@@ -78,25 +78,27 @@ std::string withoutPrefix(std::string message) {
 
 } // namespace
 
-StatusOr<JsonText> JsonText::parse(std::string_view text,
-                                   std::string_view filename) {
+StatusOr<JsonText> JsonText::parse(std::string_view text, std::string_view filename) {
   JsonText result;
   result.name = std::string(filename);
+  // The parser takes a NUL for the end of the text.
+  if (size_t nul = text.find('\0'); nul != std::string_view::npos) {
+    auto [line, column] = lineAndColumn(text, nul);
+    return invalidArgument("{}:{}:{}: invalid JSON: a NUL byte", filename, line, column);
+  }
   try {
     result.value = nlohmann::json::parse(text);
   } catch (const nlohmann::json::parse_error &error) {
     size_t offset = std::min(error.byte ? error.byte - 1 : 0, text.size());
     auto [line, column] = lineAndColumn(text, offset);
-    return invalidArgument("{}:{}:{}: invalid JSON: {}", filename, line,
-                                    column, oneLine(withoutPrefix(error.what())));
+    return invalidArgument("{}:{}:{}: invalid JSON: {}", filename, line, column,
+                           oneLine(withoutPrefix(error.what())));
   } catch (const nlohmann::json::exception &error) {
-    return invalidArgument("{}: invalid JSON: {}", filename,
-                                    oneLine(error.what()));
+    return invalidArgument("{}: invalid JSON: {}", filename, oneLine(error.what()));
   }
   if (!result.value.is_object())
-    return invalidArgument(
-        "{}:1:1: the value is of type {}; a config is an object", filename,
-        result.value.type_name());
+    return invalidArgument("{}:1:1: the value is of type {}; a config is an object", filename,
+                           result.value.type_name());
   result.indexKeys(text);
   return result;
 }

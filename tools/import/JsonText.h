@@ -11,8 +11,7 @@ namespace llmopt::importer {
 class JsonText {
 public:
   /// Refuses what is not one JSON object, with line and column.
-  static StatusOr<JsonText> parse(std::string_view text,
-                                  std::string_view filename);
+  static StatusOr<JsonText> parse(std::string_view text, std::string_view filename);
 
   const nlohmann::json &root() const { return value; }
   const std::string &filename() const { return name; }

@@ -4,8 +4,6 @@
 #include "tools/import/Assign.h"
 #include "tools/import/Text.h"
 
-#include <google/protobuf/stubs/logging.h>
-
 using namespace llmopt::importer;
 
 namespace {
@@ -132,15 +130,15 @@ const OnnxType *OnnxGraph::typeOf(const std::string &value) const {
 }
 
 Status OnnxGraph::unsupported(std::string_view feature) const {
-  return makeStatus(StatusCode::Unimplemented, "{}: {} is not supported yet", name, feature);
+  return makeStatus(kUnsupported, "{}: {} is not supported yet", name, feature);
 }
 
 Status OnnxGraph::checkOpset() const {
   constexpr int64_t kFirst = 23;
   for (const onnx::OperatorSetIdProto &set : model.opset_import())
     if ((set.domain().empty() || set.domain() == "ai.onnx") && set.version() < kFirst)
-      return invalidArgument("{}: opset {}; Attention exists from opset {} on", name,
-                             set.version(), kFirst);
+      return invalidArgument("{}: opset {}; Attention exists from opset {} on", name, set.version(),
+                             kFirst);
   return {};
 }
 
@@ -153,15 +151,15 @@ StatusOr<std::vector<const onnx::NodeProto *>> OnnxGraph::attentionNodes() const
     else if (isAttention(node))
       return unsupported(fmt::format("operator {}", qualified(node)));
     else if (const onnx::NodeProto *below = attentionBelow(node))
-      return unsupported(fmt::format("operator {} in a subgraph of {}", qualified(*below),
-                                     qualified(node)));
+      return unsupported(
+          fmt::format("operator {} in a subgraph of {}", qualified(*below), qualified(node)));
     if (!companion && isCompanion(node))
       companion = &node;
   }
   for (const onnx::FunctionProto &function : model.functions())
     if (const onnx::NodeProto *found = attentionIn(function.node()))
-      return unsupported(fmt::format("operator {} in the model function {}",
-                                     qualified(*found), oneLine(function.name())));
+      return unsupported(fmt::format("operator {} in the model function {}", qualified(*found),
+                                     oneLine(function.name())));
   if (nodes.empty() && companion)
     return unsupported(fmt::format("operator {}", qualified(*companion)));
   if (nodes.empty())
@@ -186,8 +184,7 @@ bool sameComputation(const OnnxFunction &a, const OnnxFunction &b) {
 
 bool llmopt::importer::onnxIsAvailable() { return true; }
 
-StatusOr<OnnxCase> llmopt::importer::importOnnx(std::string_view bytes,
-                                                std::string_view filename) {
+StatusOr<OnnxCase> llmopt::importer::importOnnx(std::string_view bytes, std::string_view filename) {
   google::protobuf::SetLogHandler(nullptr); // errors are told once, by us
   onnx::ModelProto model;
   if (bytes.size() > size_t(std::numeric_limits<int32_t>::max()) ||
@@ -199,9 +196,9 @@ StatusOr<OnnxCase> llmopt::importer::importOnnx(std::string_view bytes,
   result.otherNodes = size_t(graph.graph().node_size()) - nodes.size();
   for (const onnx::NodeProto *node : nodes) {
     LLMOPT_ASSIGN(function, importNode(graph, *node));
-    auto same = std::find_if(
-        result.functions.begin(), result.functions.end(),
-        [&](const OnnxFunction &other) { return sameComputation(function, other); });
+    auto same =
+        std::find_if(result.functions.begin(), result.functions.end(),
+                     [&](const OnnxFunction &other) { return sameComputation(function, other); });
     if (same != result.functions.end())
       same->nodes.push_back(nameOf(*node));
     else
@@ -220,7 +217,6 @@ StatusOr<OnnxCase> llmopt::importer::importOnnx(std::string_view bytes,
 
 StatusOr<OnnxCase> llmopt::importer::importOnnx(const std::string &modelPath) {
   LLMOPT_ASSIGN(bytes, runtime::readFile(modelPath, std::numeric_limits<int32_t>::max()));
-  return importOnnx(
-      std::string_view(reinterpret_cast<const char *>(bytes.data()), bytes.size()),
-      modelPath);
+  return importOnnx(std::string_view(reinterpret_cast<const char *>(bytes.data()), bytes.size()),
+                    modelPath);
 }

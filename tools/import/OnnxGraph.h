@@ -9,8 +9,8 @@
 namespace llmopt::importer {
 
 struct OnnxDim {
-  int64_t value = -1;  ///< -1 where unknown
-  std::string symbol;  ///< the model's name for an unknown one; may be empty
+  int64_t value = -1; ///< -1 where unknown
+  std::string symbol; ///< the model's name for an unknown one; may be empty
   /// Surely one and the same number?
   bool operator==(const OnnxDim &other) const {
     return value >= 0 ? value == other.value

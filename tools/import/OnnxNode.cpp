@@ -48,9 +48,7 @@ private:
     return graph.unsupported(fmt::format("{} (node '{}')", feature, nameOf(node)));
   }
 
-  std::string input(int index) const {
-    return index < node.input_size() ? node.input(index) : "";
-  }
+  std::string input(int index) const { return index < node.input_size() ? node.input(index) : ""; }
   std::string output(int index) const {
     return index < node.output_size() ? node.output(index) : "";
   }
@@ -76,8 +74,7 @@ private:
         scale = attribute.f();
       else
         function.softcap = std::max(attribute.f(), 0.0f);
-      return std::isfinite(attribute.f()) ? Status()
-                                          : wrong("{} is {}", name, attribute.f());
+      return std::isfinite(attribute.f()) ? Status() : wrong("{} is {}", name, attribute.f());
     }
     if (!isInt)
       return unsupported(fmt::format("attribute {}", name));
@@ -136,14 +133,13 @@ private:
           fmt::format("attention on elements of type {}", elementName(query.element)));
     function.type = *type;
     if (key.element != query.element || value.element != query.element)
-      return unsupported(fmt::format("Q of {} with K of {} and V of {}",
-                                     elementName(query.element), elementName(key.element),
-                                     elementName(value.element)));
+      return unsupported(fmt::format("Q of {} with K of {} and V of {}", elementName(query.element),
+                                     elementName(key.element), elementName(value.element)));
     size_t rank = query.dims.size();
     if (key.dims.size() != rank || value.dims.size() != rank || (rank != 4 && rank != 3) ||
         (flex && rank != 4))
-      return wrong("Q, K and V have ranks {}, {} and {}; all 4{} is allowed", rank,
-                   key.dims.size(), value.dims.size(), flex ? "" : " or all 3");
+      return wrong("Q, K and V have ranks {}, {} and {}; all 4{} is allowed", rank, key.dims.size(),
+                   value.dims.size(), flex ? "" : " or all 3");
     packed = rank == 3;
     return {};
   }
@@ -181,8 +177,7 @@ private:
   }
 
   /// The head count of dimension 1, which an attribute may repeat.
-  Status headsOf(const OnnxType &type, std::string_view what,
-                 std::optional<int64_t> &heads) const {
+  Status headsOf(const OnnxType &type, std::string_view what, std::optional<int64_t> &heads) const {
     int64_t count = type.dims[1].value;
     if (count < 1 || count > kMostHeads)
       return wrong("{} has {} heads; 1 to {}, known from the model, is allowed", what,
@@ -197,8 +192,8 @@ private:
                      int64_t &dim) const {
     int64_t hidden = type.dims[2].value;
     if (hidden < 1 || hidden % heads)
-      return wrong("{} has a last dimension of {}; a multiple of its {} heads is allowed",
-                   what, hidden < 0 ? "unknown" : fmt::format("{}", hidden), heads);
+      return wrong("{} has a last dimension of {}; a multiple of its {} heads is allowed", what,
+                   hidden < 0 ? "unknown" : fmt::format("{}", hidden), heads);
     dim = hidden / heads;
     return {};
   }
@@ -219,8 +214,8 @@ private:
   Status checkPast(int index, std::string_view what, int64_t dim) const {
     LLMOPT_ASSIGN(type, typeOf(index, what));
     if (type.element != query.element)
-      return unsupported(fmt::format("{} of {} with Q of {}", what,
-                                     elementName(type.element), elementName(query.element)));
+      return unsupported(fmt::format("{} of {} with Q of {}", what, elementName(type.element),
+                                     elementName(query.element)));
     auto differs = [](int64_t a, int64_t b) { return a >= 0 && a != b; };
     if (type.dims.size() != 4 || differs(type.dims[1].value, function.kvHeads) ||
         differs(type.dims[3].value, dim))
@@ -235,8 +230,7 @@ private:
     std::optional<DataType> element = dataType(type.element);
     bool boolean = element == DataType::Bool;
     if (!element || !(boolean || isAttentionType(*element)))
-      return unsupported(
-          fmt::format("an attn_mask of type {}", elementName(type.element)));
+      return unsupported(fmt::format("an attn_mask of type {}", elementName(type.element)));
     size_t rank = type.dims.size();
     if (rank < 1 || rank > 4)
       return wrong("attn_mask has rank {}; 1 to 4 is allowed", rank);
@@ -246,8 +240,7 @@ private:
       function.maskExtents[i] = i + rank < 4 ? 1 : maskExtent(type.dims[i + rank - 4], i);
     int64_t heads = function.maskExtents[1];
     if (heads > 1 && heads != function.queryHeads)
-      return wrong("attn_mask has {} heads; 1 or {} is allowed", heads,
-                   function.queryHeads);
+      return wrong("attn_mask has {} heads; 1 or {} is allowed", heads, function.queryHeads);
     return {};
   }
 

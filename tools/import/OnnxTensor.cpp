@@ -6,7 +6,6 @@
 #include "tools/import/Text.h"
 
 #include <cstring>
-#include <google/protobuf/stubs/logging.h>
 
 using namespace llmopt::importer;
 
@@ -61,12 +60,11 @@ StatusOr<Tensor> llmopt::importer::readTensorProto(std::string_view bytes,
     return dataLoss("{}: not an ONNX tensor", filename);
   std::optional<DataType> type = dataType(proto.data_type());
   if (!type)
-    return makeStatus(StatusCode::Unimplemented,
-                      "{}: elements of type {} are not supported yet", filename,
+    return makeStatus(kUnsupported, "{}: elements of type {} are not supported yet", filename,
                       elementName(proto.data_type()));
   if (proto.data_location() == onnx::TensorProto::EXTERNAL)
-    return makeStatus(StatusCode::Unimplemented,
-                      "{}: a tensor with external data is not supported yet", filename);
+    return makeStatus(kUnsupported, "{}: a tensor with external data is not supported yet",
+                      filename);
   Tensor tensor;
   tensor.name = proto.name();
   tensor.type = *type;

@@ -30,15 +30,14 @@ static std::string maskClause(const OnnxFunction &function) {
     break;
   case OnnxCausal::Shifted:
     causal = "custom";
-    region = fmt::format(
-        " where {{\n"
-        "       ^bb0(%b: index, %h: index, %i: index, %j: index):\n"
-        "         %shift = arith.constant {} : index\n"
-        "         %last = arith.addi %i, %shift : index\n"
-        "         %visible = arith.cmpi sle, %j, %last : index\n"
-        "         attn.yield %visible : i1\n"
-        "       }}",
-        function.causalShift);
+    region = fmt::format(" where {{\n"
+                         "       ^bb0(%b: index, %h: index, %i: index, %j: index):\n"
+                         "         %shift = arith.constant {} : index\n"
+                         "         %last = arith.addi %i, %shift : index\n"
+                         "         %visible = arith.cmpi sle, %j, %last : index\n"
+                         "         attn.yield %visible : i1\n"
+                         "       }}",
+                         function.causalShift);
     break;
   }
   std::string mask = causal;
@@ -64,8 +63,7 @@ static std::string functionText(const OnnxFunction &function) {
   std::string key = tensorType(function.kvHeads, function.headDim, function.type);
   std::string value = tensorType(function.kvHeads, function.vHeadDim, function.type);
   std::string output = tensorType(function.queryHeads, function.vHeadDim, function.type);
-  std::string parameters =
-      fmt::format("%q: {}, %k: {}, %v: {}", query, key, value);
+  std::string parameters = fmt::format("%q: {}, %k: {}, %v: {}", query, key, value);
   std::string operands = "%q, %k, %v";
   std::string types = fmt::format("{}, {}, {}", query, key, value);
   std::string arguments, clauses;
@@ -89,13 +87,12 @@ static std::string functionText(const OnnxFunction &function) {
                      "       : {} -> {}\n"
                      "  return %o : {}\n"
                      "}}\n",
-                     comment(function), function.name, parameters, output, operands,
-                     arguments, maskClause(function), floatLiteral(function.scale), clauses,
-                     types, output, output);
+                     comment(function), function.name, parameters, output, operands, arguments,
+                     maskClause(function), floatLiteral(function.scale), clauses, types, output,
+                     output);
 }
 
-std::string llmopt::importer::onnxModuleText(const OnnxCase &model,
-                                             std::string_view filename) {
+std::string llmopt::importer::onnxModuleText(const OnnxCase &model, std::string_view filename) {
   std::string text =
       fmt::format("// {}: attention of an ONNX model.\n", oneLine(baseName(filename)));
   for (const OnnxFunction &function : model.functions)

@@ -16,8 +16,7 @@ StatusOr<OnnxCase> llmopt::importer::importOnnx(const std::string &modelPath) {
   return unavailable(modelPath);
 }
 
-StatusOr<OnnxCase> llmopt::importer::importOnnx(std::string_view,
-                                                std::string_view filename) {
+StatusOr<OnnxCase> llmopt::importer::importOnnx(std::string_view, std::string_view filename) {
   return unavailable(filename);
 }
 
@@ -25,7 +24,6 @@ StatusOr<Tensor> llmopt::importer::readTensorProto(const std::string &path) {
   return unavailable(path);
 }
 
-StatusOr<Tensor> llmopt::importer::readTensorProto(std::string_view,
-                                                   std::string_view filename) {
+StatusOr<Tensor> llmopt::importer::readTensorProto(std::string_view, std::string_view filename) {
   return unavailable(filename);
 }

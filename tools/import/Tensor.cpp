@@ -49,8 +49,7 @@ bool llmopt::importer::isAttentionType(DataType type) {
 
 template <typename T> static T read(const void *data, int64_t index) {
   T value;
-  std::memcpy(&value, static_cast<const char *>(data) + index * int64_t(sizeof(T)),
-              sizeof(T));
+  std::memcpy(&value, static_cast<const char *>(data) + index * int64_t(sizeof(T)), sizeof(T));
   return value;
 }
 

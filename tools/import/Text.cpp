@@ -52,12 +52,10 @@ std::string_view llmopt::importer::baseName(std::string_view path) {
   return slash == std::string_view::npos ? path : path.substr(slash + 1);
 }
 
-std::pair<size_t, size_t>
-llmopt::importer::lineAndColumn(std::string_view text, size_t offset) {
+std::pair<size_t, size_t> llmopt::importer::lineAndColumn(std::string_view text, size_t offset) {
   std::string_view before = text.substr(0, std::min(offset, text.size()));
   size_t line = 1 + size_t(std::count(before.begin(), before.end(), '\n'));
   size_t newline = before.find_last_of('\n');
-  size_t column = newline == std::string_view::npos ? before.size() + 1
-                                                    : before.size() - newline;
+  size_t column = newline == std::string_view::npos ? before.size() + 1 : before.size() - newline;
   return {line, column};
 }

@@ -29,13 +29,10 @@ struct Imported {
 };
 
 ordered_json describe(const LayerKind &kind) {
-  ordered_json json = {{"name", kind.name},
-                       {"layers", kind.layers},
-                       {"query_heads", kind.queryHeads},
-                       {"kv_heads", kind.kvHeads},
-                       {"head_dim", kind.headDim},
-                       {"v_head_dim", kind.vHeadDim},
-                       {"scale", kind.scale}};
+  ordered_json json = {
+      {"name", kind.name},        {"layers", kind.layers},    {"query_heads", kind.queryHeads},
+      {"kv_heads", kind.kvHeads}, {"head_dim", kind.headDim}, {"v_head_dim", kind.vHeadDim},
+      {"scale", kind.scale}};
   if (kind.window)
     json["window"] = *kind.window;
   if (kind.chunk)
@@ -78,9 +75,8 @@ ordered_json describe(const OnnxFunction &function) {
   constexpr const char *forms[] = {"heads_first", "packed", "mask", "lengths"};
   ordered_json bindings = ordered_json::array();
   for (const OnnxBinding &binding : function.bindings) {
-    ordered_json item = {{"array", binding.array},
-                         {"value", binding.value},
-                         {"form", forms[size_t(binding.form)]}};
+    ordered_json item = {
+        {"array", binding.array}, {"value", binding.value}, {"form", forms[size_t(binding.form)]}};
     if (!binding.past.empty())
       item["past"] = binding.past;
     if (!binding.present.empty())
@@ -99,8 +95,8 @@ StatusOr<Imported> importModel(const ImportOptions &options) {
   ordered_json functions = ordered_json::array();
   for (const OnnxFunction &function : model.functions) {
     if (!function.missing.empty())
-      return makeStatus(StatusCode::Unimplemented, "{}: {} is not supported yet",
-                        options.file, function.missing);
+      return makeStatus(kUnsupported, "{}: {} is not supported yet", options.file,
+                        function.missing);
     functions.push_back(describe(function));
   }
   ordered_json description = {{"file", options.file},
@@ -125,13 +121,11 @@ Status run(const ImportOptions &options) {
     imported.description["ir"] = imported.ir;
   } else {
     const auto *bytes = reinterpret_cast<const uint8_t *>(imported.ir.data());
-    LLMOPT_RETURN_IF_ERROR(
-        runtime::writeFileAtomic(options.output, {bytes, imported.ir.size()}));
+    LLMOPT_RETURN_IF_ERROR(runtime::writeFileAtomic(options.output, {bytes, imported.ir.size()}));
   }
   std::string text;
   if (options.json)
-    text = imported.description.dump(2, ' ', false, ordered_json::error_handler_t::replace) +
-           "\n";
+    text = imported.description.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n";
   else if (options.output.empty())
     text = imported.ir;
   for (const std::string &note : imported.notes)

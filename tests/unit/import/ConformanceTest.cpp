@@ -2,8 +2,8 @@
 // float64 from the loaded arrays and the importer's facts, give the published outputs.
 #include "tools/import/Conformance.h"
 
-#include "tests/support/TestData.h"
 #include "runtime/base/Half.h"
+#include "tests/support/TestData.h"
 
 #include <algorithm>
 #include <cmath>
@@ -53,8 +53,7 @@ private:
 
   double score(int64_t b, int64_t i, int64_t h, int64_t j, int64_t kvHead, int64_t keys) {
     int64_t position = i + keys - q.shape[1];
-    bool visible = f.causal == OnnxCausal::None ||
-                   (f.causal == OnnxCausal::TopLeft && j <= i) ||
+    bool visible = f.causal == OnnxCausal::None || (f.causal == OnnxCausal::TopLeft && j <= i) ||
                    (f.causal == OnnxCausal::BottomRight && j <= position) ||
                    (f.causal == OnnxCausal::Shifted && j <= position + f.causalShift);
     double s = 0;
@@ -112,8 +111,8 @@ std::string expectedSkip(const std::string &name) {
 
 } // namespace
 
-#define NEEDS_ONNX()                                                                            \
-  if (!onnxIsAvailable())                                                                       \
+#define NEEDS_ONNX()                                                                               \
+  if (!onnxIsAvailable())                                                                          \
   GTEST_SKIP() << "built without ONNX"
 
 TEST(Conformance, published_cases_load_and_agree) {
@@ -141,8 +140,8 @@ TEST(Conformance, published_cases_load_and_agree) {
     ASSERT_FALSE(test.outputs.empty());
     for (const ExpectedOutput &output : test.outputs) {
       OutputMismatch mismatch = compare(output);
-      EXPECT_EQ(mismatch.count, 0) << output.name << "[" << mismatch.first
-                                   << "]: " << mismatch.got << ", want " << mismatch.want;
+      EXPECT_EQ(mismatch.count, 0) << output.name << "[" << mismatch.first << "]: " << mismatch.got
+                                   << ", want " << mismatch.want;
     }
   }
   EXPECT_EQ(whole, 42);

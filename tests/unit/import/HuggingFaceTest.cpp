@@ -50,15 +50,20 @@ TEST(HuggingFace, multi_query_is_one_kv_head) {
   EXPECT_EQ(import(R"("multi_query": false)", "gpt_bigcode").kinds[0].kvHeads, 8);
   EXPECT_EQ(import("", "gpt_bigcode").kinds[0].kvHeads, 1);
   EXPECT_EQ(import(R"("multi_query_attention": true, "multi_query_group_num": 4)", "chatglm")
-                .kinds[0].kvHeads, 4);
+                .kinds[0]
+                .kvHeads,
+            4);
   EXPECT_EQ(import(R"("multi_query_attention": false, "multi_query_group_num": 4)", "chatglm")
-                .kinds[0].kvHeads, 8);
+                .kinds[0]
+                .kvHeads,
+            8);
 }
 
 TEST(HuggingFace, falcon_reads_kv_heads_only_in_its_new_form) {
   EXPECT_EQ(import(R"("num_kv_heads": 8, "multi_query": true)", "falcon").kinds[0].kvHeads, 1);
-  EXPECT_EQ(import(R"("num_kv_heads": 2, "new_decoder_architecture": true)", "falcon")
-                .kinds[0].kvHeads, 2);
+  EXPECT_EQ(
+      import(R"("num_kv_heads": 2, "new_decoder_architecture": true)", "falcon").kinds[0].kvHeads,
+      2);
   EXPECT_EQ(import(R"("multi_query": false)", "falcon").kinds[0].kvHeads, 8);
 }
 
@@ -106,13 +111,12 @@ TEST(HuggingFace, layer_patterns) {
             (Names{"full 0,3", "sliding 1,2"}));
   EXPECT_EQ(kinds(import(R"("hybrid_override_pattern": "M*E*")", "nemotron_h")),
             (Names{"full 1,3"}));
-  EXPECT_EQ(kinds(import(R"("sliding_window": 64)", "gemma2")),
-            (Names{"sliding 0,2", "full 1,3"}));
+  EXPECT_EQ(kinds(import(R"("sliding_window": 64)", "gemma2")), (Names{"sliding 0,2", "full 1,3"}));
   EXPECT_EQ(kinds(import(R"("attention_chunk_size": 64)", "llama4_text")),
             (Names{"chunked 0,1,2", "full 3"}));
-  EXPECT_EQ(kinds(import(R"("attention_chunk_size": 64, "no_rope_layers": [0, 1, 0, 1])",
-                         "llama4_text")),
-            (Names{"full 0,2", "chunked 1,3"}));
+  EXPECT_EQ(
+      kinds(import(R"("attention_chunk_size": 64, "no_rope_layers": [0, 1, 0, 1])", "llama4_text")),
+      (Names{"full 0,2", "chunked 1,3"}));
   EXPECT_EQ(kinds(import(R"("attention_chunk_size": 64, "sliding_window": 32, "layer_types": [)"
                          R"("sliding_attention", "chunked_attention", "full_attention", "conv"])",
                          "llama4_text")),
@@ -157,8 +161,8 @@ TEST(HuggingFace, functions_are_named_by_phase_and_kind) {
 }
 
 TEST(HuggingFace, foreign_text_stays_inside_its_comment) {
-  auto result = importHuggingFace(config(R"("architectures": ["XForCausalLM"])", R"(a\nb)"),
-                                  "dir/c\nd.json");
+  auto result =
+      importHuggingFace(config(R"("architectures": ["XForCausalLM"])", R"(a\nb)"), "dir/c\nd.json");
   ASSERT_TRUE(result.ok()) << result.status().message();
   EXPECT_EQ(result->ir.find("// c?d.json: model type a?b, 4 layers."), 0u) << result->ir;
   EXPECT_EQ(result->notes.size(), 2u);
@@ -167,8 +171,8 @@ TEST(HuggingFace, foreign_text_stays_inside_its_comment) {
 TEST(HuggingFace, wrong_json_is_located) {
   EXPECT_EQ(failure("{\n  \"a\": 1,\n  oops\n}").find("config.json:3:3: invalid JSON: "), 0u);
   EXPECT_EQ(failure("").find("config.json:1:1: invalid JSON: "), 0u);
-  EXPECT_EQ(failure("[1]"),
-            "config.json:1:1: the value is of type array; a config is an object");
+  EXPECT_EQ(failure(std::string_view("{\n}\0\"", 5)), "config.json:2:2: invalid JSON: a NUL byte");
+  EXPECT_EQ(failure("[1]"), "config.json:1:1: the value is of type array; a config is an object");
   EXPECT_EQ(failure("{\"a\": \"\xff\"}").find("config.json:1:"), 0u);
 }
 

@@ -22,8 +22,7 @@ TEST(Keys, features_are_refused_by_name) {
   struct {
     const char *more, *feature;
   } rows[] = {
-      {R"("kv_lora_rank": 512, "index_topk": 4)",
-       "multi-head latent attention (kv_lora_rank 512)"},
+      {R"("kv_lora_rank": 512, "index_topk": 4)", "multi-head latent attention (kv_lora_rank 512)"},
       {R"("alibi": true)", "ALiBi (alibi true)"},
       {R"("attention_window": [512])", "Longformer's windows with global tokens "
                                        "(attention_window a list of 1)"},
@@ -38,8 +37,7 @@ TEST(Keys, features_are_refused_by_name) {
        "linear attention (layer_types names linear_attention)"},
       {R"("attention_chunk_size": 8)",
        "chunked attention in this model type (attention_chunk_size 8)"},
-      {R"("position_embedding_type": "alibi")",
-       "a position bias (position_embedding_type alibi)"},
+      {R"("position_embedding_type": "alibi")", "a position bias (position_embedding_type alibi)"},
       {R"("full_attn_mod": 2)", "full attention in some layers (full_attn_mod 2)"},
   };
   for (const auto &row : rows)
@@ -55,8 +53,7 @@ TEST(Keys, features_that_are_off_are_none) {
 }
 
 TEST(Keys, model_types_are_refused_by_what_they_imply) {
-  EXPECT_EQ(outcome("\"a\": 1", "bloom"),
-            "c.json: ALiBi (model_type bloom) is not supported yet");
+  EXPECT_EQ(outcome("\"a\": 1", "bloom"), "c.json: ALiBi (model_type bloom) is not supported yet");
   EXPECT_EQ(outcome("\"a\": 1", "bert"),
             "c.json: bidirectional encoder attention (model_type bert) is not supported yet");
   EXPECT_EQ(outcome("\"a\": 1", "unheard_of"),
@@ -64,7 +61,8 @@ TEST(Keys, model_types_are_refused_by_what_they_imply) {
   EXPECT_EQ(outcome(R"("architectures": ["UnheardOfForCausalLM"])", "unheard_of"), "imported");
   EXPECT_EQ(outcome("\"head_dim\": 128", "baichuan"), "imported");
   auto large = importHuggingFace(R"({"model_type": "baichuan", "hidden_size": 5120,
-    "num_attention_heads": 40, "num_hidden_layers": 40})", "c.json");
+    "num_attention_heads": 40, "num_hidden_layers": 40})",
+                                 "c.json");
   EXPECT_EQ(large.status().message(),
             "c.json: ALiBi (model_type baichuan, hidden_size 5120) is not supported yet");
 }

@@ -98,8 +98,7 @@ TEST(OnnxNode, packed_inputs_are_split_by_their_head_counts) {
   ModelBuilder builder;
   builder.input("Q", {2, 4, 72}).input("K", {2, 6, 24}).input("V", {2, 6, 30});
   auto &node = builder.node("Attention", {"Q", "K", "V"});
-  EXPECT_EQ(builder.failure(),
-            "m.onnx: node 'Y': Q of rank 3 needs q_num_heads and kv_num_heads");
+  EXPECT_EQ(builder.failure(), "m.onnx: node 'Y': Q of rank 3 needs q_num_heads and kv_num_heads");
   setInt(node, "q_num_heads", 9);
   setInt(node, "kv_num_heads", 3);
   OnnxFunction function = only(builder);
@@ -111,8 +110,7 @@ TEST(OnnxNode, packed_inputs_are_split_by_their_head_counts) {
 TEST(OnnxNode, shapes_that_do_not_fit_are_named) {
   ModelBuilder heads;
   heads.qkv(4, 6, 4, 3).node("Attention", {"Q", "K", "V"});
-  EXPECT_EQ(heads.failure(),
-            "m.onnx: node 'Y': 4 query heads are not a multiple of 3 KV heads");
+  EXPECT_EQ(heads.failure(), "m.onnx: node 'Y': 4 query heads are not a multiple of 3 KV heads");
   ModelBuilder dims;
   dims.input("Q", {1, 1, 4, 8}).input("K", {1, 1, 4, 9}).input("V", {1, 1, 4, 8});
   dims.node("Attention", {"Q", "K", "V"});

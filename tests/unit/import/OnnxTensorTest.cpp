@@ -65,8 +65,7 @@ TEST(OnnxTensor, any_boolean_byte_but_zero_is_true) {
 TEST(OnnxTensor, sizes_that_do_not_fit_are_refused) {
   auto proto = tensor(onnx::TensorProto::FLOAT, {3});
   proto.add_float_data(1);
-  EXPECT_EQ(read(proto).status().message(),
-            "t.pb: 4 bytes of data; dimensions (3) of f32 need 12");
+  EXPECT_EQ(read(proto).status().message(), "t.pb: 4 bytes of data; dimensions (3) of f32 need 12");
   auto negative = tensor(onnx::TensorProto::FLOAT, {-1});
   EXPECT_FALSE(read(negative).ok());
   auto huge = tensor(onnx::TensorProto::FLOAT, {int64_t(1) << 40, int64_t(1) << 40});

@@ -1,5 +1,5 @@
-#include "tools/import/JsonText.h"
 #include "tools/import/Text.h"
+#include "tools/import/JsonText.h"
 
 #include <cstdlib>
 #include <gtest/gtest.h>
@@ -25,7 +25,9 @@ TEST(Text, ranges_are_short) {
 }
 
 TEST(Text, one_line_has_no_control_characters) {
-  EXPECT_EQ(oneLine("a\nb\t\x7f\x01" "c"), "a?b???c");
+  EXPECT_EQ(oneLine("a\nb\t\x7f\x01"
+                    "c"),
+            "a?b???c");
 }
 
 TEST(JsonText, keys_are_located_through_strings_and_lists) {
