@@ -2,6 +2,7 @@
 
 #include "tools/import/Assign.h"
 #include "tools/import/ConformanceArrays.h"
+#include "tools/import/Text.h"
 
 #include <algorithm>
 #include <charconv>
@@ -136,23 +137,29 @@ llmopt::importer::loadConformanceCases(const std::string &folder) {
   std::string name =
       root.filename().empty() ? root.parent_path().filename().string() : root.filename().string();
   std::vector<ConformanceCase> cases;
-  StatusOr<OnnxCase> model = importOnnx((root / "model.onnx").string());
+  std::string modelPath = (root / "model.onnx").string();
+  StatusOr<OnnxCase> model = importOnnx(modelPath);
   if (!model && model.status().code() == kUnsupported) {
     cases.emplace_back();
     cases[0].name = name;
-    cases[0].skipReason = model.status().message();
+    std::string_view reason = model.status().message();
+    if (reason.starts_with(modelPath + ": "))
+      reason.remove_prefix(modelPath.size() + 2);
+    cases[0].skipReason = reason;
     return cases;
   }
   if (!model)
     return model.status();
   if (model->functions.size() != 1 || model->functions[0].nodes.size() != 1 || model->otherNodes)
-    return invalidArgument("{}: a conformance case has one node", (root / "model.onnx").string());
+    return invalidArgument("{}: a conformance case has one node", modelPath);
   LLMOPT_ASSIGN(sets, dataSets(root));
   for (const fs::path &set : sets) {
     std::string setName =
         sets.size() == 1 ? name : fmt::format("{}/{}", name, set.filename().string());
-    LLMOPT_ASSIGN(loaded, loadDataSet(*model, set, setName));
-    cases.push_back(std::move(loaded));
+    StatusOr<ConformanceCase> loaded = loadDataSet(*model, set, setName);
+    if (!loaded) // the model's names are foreign text
+      return Status(loaded.status().code(), oneLine(loaded.status().message()));
+    cases.push_back(std::move(*loaded));
   }
   return cases;
 }

@@ -129,7 +129,7 @@ TEST(Conformance, published_cases_load_and_agree) {
     EXPECT_EQ(test.name, name);
     std::string skip = expectedSkip(name);
     EXPECT_EQ(skip.empty(), test.skipReason.empty()) << test.skipReason;
-    EXPECT_NE(test.skipReason.find(skip), std::string::npos) << test.skipReason;
+    EXPECT_TRUE(skip.empty() || test.skipReason.find(skip) < 3) << test.skipReason;
     (test.skipReason.empty() ? whole : skipped)++;
     if (test.ir.empty())
       continue;
