@@ -99,6 +99,20 @@ std::string keyOf(StringRef ir, const Schedule &schedule, const bundle::Image &i
 
 uint64_t llmopt::compileCount() { return compiles; }
 
+llvm::Expected<CompileOptions> llmopt::hostOptions() {
+  runtime::StatusOr<runtime::CpuInfo> info = runtime::hostCpu();
+  if (!info)
+    return llvm::createStringError(info.status().message());
+  CompileOptions options;
+  options.numbers = runtime::targetOf(*info);
+  options.cpu = cpu::CpuTargetOptions::host();
+  // A lowered view of the host must not be undone by what its name implies.
+  if (runtime::featureString(*info) != runtime::featureString(runtime::detectCpu()))
+    options.cpu.cpu = "x86-64";
+  options.cpu.features = runtime::featureString(*info);
+  return options;
+}
+
 void llmopt::registerDialects(DialectRegistry &registry) {
   registry.insert<attn::AttnDialect>();
   cpu::registerCpuDialects(registry);
@@ -134,9 +148,11 @@ llvm::Expected<bundle::Program> llmopt::compileSpec(func::FuncOp spec, const Com
   if (failed(lowerToTile(*module, schedule)) || failed(cpu::lowerToCpu(*module, options.cpu)))
     return diagnostics.take("lowering failed");
   for (const KernelName &kernel : kernels)
-    program.kernels.push_back(kernelFacts(*module, *signature, kernel));
+    program.kernels.push_back(kernelFacts(*module, program.facts, kernel));
 
-  bundle::Image image{options.cpu.triple, options.cpu.cpu, options.cpu.allFeatures(), {}};
+  // What the image needs is what was detected: a CPU's name implies features that a
+  // virtual machine may hide and that code generation does not use by itself.
+  bundle::Image image{options.cpu.triple, options.cpu.cpu, options.cpu.features, {}};
   llvm::Expected<std::vector<uint8_t>> object = cpu::emitObject(*module, options.cpu);
   if (!object)
     return object.takeError();

@@ -103,7 +103,7 @@ bundle::Program llmopt::programOf(const Signature &signature, const Schedule &sc
   return program;
 }
 
-bundle::Kernel llmopt::kernelFacts(ModuleOp lowered, const Signature &signature, const KernelName &name) {
+bundle::Kernel llmopt::kernelFacts(ModuleOp lowered, const bundle::AttentionFacts &facts, const KernelName &name) {
   bundle::Kernel kernel;
   kernel.entry = name.name;
   kernel.kind = name.kind;
@@ -112,10 +112,8 @@ bundle::Kernel llmopt::kernelFacts(ModuleOp lowered, const Signature &signature,
   if (Operation *function = lowered.lookupSymbol(name.name))
     if (auto bytes = function->getAttrOfType<IntegerAttr>(tile::kScratchAttr))
       kernel.scratchBytes = bytes.getInt();
-  if (signature.attention) {
-    // Staging keys costs about as much as 8 rows of products (measured on AVX-512).
-    attn::AttentionOp op = signature.attention;
-    kernel.costPerTile = double(name.rows + 8) * name.keys * (op.getQkDim() + op.getVDim());
-  }
+  // Staging keys costs about as much as 8 rows of products (measured on AVX-512).
+  if (name.kind == bundle::KernelKind::Attend)
+    kernel.costPerTile = double(name.rows + 8) * name.keys * (facts.dQk + facts.dV);
   return kernel;
 }

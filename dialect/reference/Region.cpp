@@ -19,7 +19,8 @@ llvm::Expected<Region> Region::compile(mlir::Region &region, const Context &cont
   return program;
 }
 
-llvm::Expected<Array> Region::capturedArray(mlir::Value value, const Context &context) {
+/// The array of a scalar of the op's `args` that a region reads.
+static llvm::Expected<Array> capturedArray(mlir::Value value, const Context &context) {
   unsigned index = 0;
   for (mlir::Value argument : context.op.getArgs()) {
     if (argument == value)
@@ -56,29 +57,14 @@ llvm::Expected<unsigned> Region::slotOf(mlir::Value value, const Context &contex
 llvm::Error Region::addOp(mlir::Operation &op, const Context &context) {
   if (op.hasTrait<mlir::OpTrait::ConstantLike>())
     return llvm::Error::success(); // slotOf() takes it up where it is used
-  if (op.getNumResults() != 1 || op.getNumOperands() > kMostOperands + 1)
+  if (op.getNumResults() != 1 || op.getNumOperands() > kMostOperands)
     return error("the oracle does not know op '" + op.getName().getStringRef() + "' in a region");
   Step step;
-  mlir::ValueRange scalars = op.getOperands();
-  if (op.getName().getStringRef() == "tensor.extract") {
-    llvm::Expected<Array> array = capturedArray(scalars.front(), context);
-    if (!array)
-      return array.takeError();
-    scalars = scalars.drop_front();
-    step.compute = [a = *array](const Scalar *index) {
-      int64_t offset = 0;
-      for (size_t d = 0; d < a.shape.size(); ++d)
-        offset += index[d].i * a.strides[d];
-      double value = load(a.data, a.type, offset);
-      return Scalar{value, isFloat(a.type) ? 0 : int64_t(value)};
-    };
-  } else {
-    llvm::Expected<ScalarFunction> function = scalarFunction(op);
-    if (!function)
-      return function.takeError();
-    step.compute = std::move(*function);
-  }
-  for (mlir::Value operand : scalars) {
+  llvm::Expected<ScalarFunction> function = scalarFunction(op);
+  if (!function)
+    return function.takeError();
+  step.compute = std::move(*function);
+  for (mlir::Value operand : op.getOperands()) {
     llvm::Expected<unsigned> slot = slotOf(operand, context);
     if (!slot)
       return slot.takeError();

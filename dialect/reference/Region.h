@@ -1,7 +1,6 @@
 // A small interpreter for mask and score regions: elementwise arith and math ops on
-// scalars, and tensor.extract from an operand of the op. Floats are double (rounded to
-// their type after each op in Mode::Rounded), integers are int64 that wrap at the width
-// of their type, index is int64, i1 is 0 or 1.
+// scalars. Floats are double (rounded to their type after each op in Mode::Rounded),
+// integers are int64 that wrap at the width of their type, index is int64, i1 is 0 or 1.
 #pragma once
 
 #include "dialect/reference/Scores.h"
@@ -31,7 +30,7 @@ public:
   double score(double score, const Pair &pair, Mode mode) const { return run(&score, pair, mode).f; }
 
 private:
-  static constexpr unsigned kMostOperands = 4;
+  static constexpr unsigned kMostOperands = 3;
   struct Step {
     ScalarFunction compute;
     unsigned operands[kMostOperands] = {};
@@ -39,7 +38,7 @@ private:
     unsigned result = 0;
     std::optional<ElementType> rounding; ///< of the result, in Mode::Rounded
   };
-  /// A number from outside the region: one value, or one for each head.
+  /// A constant, or a number from outside the region.
   struct Capture {
     unsigned slot;
     Number number;
@@ -48,7 +47,6 @@ private:
   Scalar run(const double *score, const Pair &pair, Mode mode) const;
   llvm::Error addOp(mlir::Operation &op, const Context &context);
   llvm::Expected<unsigned> slotOf(mlir::Value value, const Context &context);
-  static llvm::Expected<Array> capturedArray(mlir::Value value, const Context &context);
 
   llvm::DenseMap<mlir::Value, unsigned> slots;
   std::vector<Capture> captures;

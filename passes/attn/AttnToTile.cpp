@@ -56,7 +56,9 @@ private:
     Schedule schedule;
     if (!signature.attention)
       return schedule;
-    schedule = chooseCpuSchedule(scheduleRequest(signature), runtime::hostCpu().target);
+    runtime::StatusOr<runtime::CpuInfo> host = runtime::hostCpu();
+    runtime::CpuTarget target = host ? runtime::targetOf(*host) : runtime::CpuTarget();
+    schedule = chooseCpuSchedule(scheduleRequest(signature), target);
     if (!rows.empty())
       schedule.rows.assign(rows.begin(), rows.end());
     if (keys > 0)

@@ -278,6 +278,11 @@ uint64_t mulSaturated(uint64_t a, uint64_t b) {
 
 } // namespace
 
+int64_t positionOf(const bundle::AttentionFacts &facts,
+                   const SequenceShape &sequence, int64_t query) {
+  return facts.topLeft ? query : query + sequence.keyLen - sequence.queryLen;
+}
+
 StatusOr<Plan> makePlan(const Program &program, const BatchShape &batch,
                         const ScalarValues &scalars,
                         const PlanOptions &options) {
@@ -287,46 +292,6 @@ StatusOr<Plan> makePlan(const Program &program, const BatchShape &batch,
     return makeStatus(StatusCode::ResourceExhausted,
                       "no memory for the plan of a batch of {} sequences",
                       batch.sequences.size());
-  }
-}
-
-StatusOr<Plan> makeMergePlan(uint32_t count, uint64_t tokens, uint32_t heads,
-                             uint32_t workers) {
-  uint64_t stride = mulSaturated(tokens, heads);
-  if (mulSaturated(stride, std::max<uint32_t>(count, 1)) > kMaxU32)
-    return makeStatus(
-        StatusCode::ResourceExhausted,
-        "merge of {} partials of {} tokens and {} heads; at most {} rows "
-        "in all are allowed; merge fewer tokens at a time",
-        count, tokens, heads, kMaxU32);
-  if (workers > kMaxWorkers)
-    return invalidArgument("plan for {} workers; at most {} are allowed",
-                           workers, kMaxWorkers);
-  try {
-    Plan plan;
-    plan.workers = std::max<uint32_t>(workers, 1);
-    plan.sequences.push_back({.queryBase = 0,
-                              .keyBase = 0,
-                              .queryLen = static_cast<int64_t>(tokens),
-                              .keyLen = 0,
-                              .tableBase = 0,
-                              .batch = 0,
-                              .reserved = {}});
-    for (uint32_t token = 0; token < tokens; ++token)
-      plan.rows.push_back({token, 0});
-    for (uint32_t row = 0; row < stride; ++row)
-      plan.merges.push_back({.row = row,
-                             .kvHead = 0,
-                             .sequence = 0,
-                             .firstPartial = row,
-                             .count = count,
-                             .stride = static_cast<uint32_t>(stride),
-                             .reserved = {}});
-    dealMerges(plan);
-    return plan;
-  } catch (const std::bad_alloc &) {
-    return makeStatus(StatusCode::ResourceExhausted,
-                      "no memory to merge {} rows", stride);
   }
 }
 

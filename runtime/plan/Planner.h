@@ -23,10 +23,9 @@ StatusOr<Plan> makePlan(const bundle::Program &program, const BatchShape &batch,
                         const ScalarValues &scalars,
                         const PlanOptions &options);
 
-/// Plan of a program that only merges `count` partials, each laid out (tokens,
-/// heads), one after the other: one MergeItem for each token and head.
-StatusOr<Plan> makeMergePlan(uint32_t count, uint64_t tokens, uint32_t heads,
-                             uint32_t workers);
+/// Position among the keys of query `query` of a sequence.
+int64_t positionOf(const bundle::AttentionFacts &facts,
+                   const SequenceShape &sequence, int64_t query);
 
 /// Most partial rows that `makePlan` asks for with any batch within the
 /// capacities.

@@ -1,5 +1,7 @@
 #include "runtime/plan/RowTiles.h"
 
+#include "runtime/plan/Planner.h"
+
 #include <algorithm>
 
 namespace llmopt::runtime {
@@ -64,11 +66,6 @@ void cutRows(std::span<const Variant> variants, uint64_t rows,
       cuts.push_back({best, static_cast<uint32_t>(rows)});
     rows = full == 0 ? 0 : rows % tileRows;
   }
-}
-
-int64_t positionOf(const bundle::AttentionFacts &facts,
-                   const SequenceShape &sequence, int64_t query) {
-  return facts.topLeft ? query : query + sequence.keyLen - sequence.queryLen;
 }
 
 KeySet visibleKeys(const PlanContext &context, const SequenceShape &sequence,

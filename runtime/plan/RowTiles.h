@@ -51,10 +51,6 @@ struct RowCut {
 void cutRows(std::span<const Variant> variants, uint64_t rows,
              std::vector<RowCut> &cuts);
 
-/// Position among the keys of query `query` of a sequence.
-int64_t positionOf(const bundle::AttentionFacts &facts,
-                   const SequenceShape &sequence, int64_t query);
-
 /// Keys that some row of the tile may see. `firstRowOfSequence` is the packed
 /// row of the sequence's first query.
 bundle::KeySet visibleKeys(const PlanContext &context,

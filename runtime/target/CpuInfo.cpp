@@ -144,8 +144,9 @@ void readTopology(CpuInfo &info) {
 
 /// Names that only steer the compiler's choices.
 bool isTuning(std::string_view name) {
-  constexpr std::string_view prefixes[] = {"fast-",       "slow-", "prefer-",
-                                           "false-deps-", "no-",   "allow-"};
+  constexpr std::string_view prefixes[] = {"fast-",   "faster-",     "slow-",
+                                           "prefer-", "false-deps-", "no-",
+                                           "allow-",  "use-",        "tuning"};
   constexpr std::string_view names[] = {"branchfusion",
                                         "macrofusion",
                                         "idivl-to-divb",
@@ -155,7 +156,7 @@ bool isTuning(std::string_view name) {
                                         "ermsb",
                                         "fsrm",
                                         "nopl",
-                                        "tuning",
+
                                         "pad-short-functions",
                                         "lea-uses-ag",
                                         "lea-sp",

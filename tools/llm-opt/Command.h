@@ -15,7 +15,11 @@ struct Command {
 /// `llm-opt opt`: passes and pipelines on a file, as mlir-opt does.
 int runOpt(int argc, char **argv);
 
-/// `llm-opt import`: a Hugging Face config.json or an ONNX model to attn IR.
-int runImport(int argc, char **argv);
+namespace cli {
+int compileCommand(int argc, char **argv);
+int verifyCommand(int argc, char **argv);
+int fuzzCommand(int argc, char **argv);
+int importCommand(int argc, char **argv);
+} // namespace cli
 
 } // namespace llmopt

@@ -34,7 +34,10 @@ int emitBundle(std::vector<mlir::func::FuncOp> specs, const std::string &path) {
                                        specs.size()));
   if (path == "-")
     return fail("compile", "a bundle is binary; name a file with -o");
-  llvm::Expected<bundle::Program> program = compileSpec(specs.front(), {});
+  llvm::Expected<CompileOptions> options = hostOptions();
+  if (!options)
+    return fail("compile", options.takeError());
+  llvm::Expected<bundle::Program> program = compileSpec(specs.front(), *options);
   if (!program)
     return fail("compile", llvm::toString(program.takeError()));
   runtime::Status saved = bundle::saveBundle(*program, path);
@@ -42,9 +45,12 @@ int emitBundle(std::vector<mlir::func::FuncOp> specs, const std::string &path) {
 }
 
 int emitText(const std::vector<mlir::func::FuncOp> &specs, Stage stage, const std::string &path) {
+  llvm::Expected<CompileOptions> options = hostOptions();
+  if (!options)
+    return fail("compile", options.takeError());
   std::string all;
   for (mlir::func::FuncOp spec : specs) {
-    llvm::Expected<std::string> text = stageText(spec, stage, {});
+    llvm::Expected<std::string> text = stageText(spec, stage, *options);
     if (!text)
       return fail("compile", llvm::toString(text.takeError()));
     all += *text + "\n";

@@ -137,7 +137,7 @@ Status run(const ImportOptions &options) {
 
 } // namespace
 
-int llmopt::runImport(int argc, char **argv) {
+int llmopt::cli::importCommand(int argc, char **argv) {
   ImportOptions options;
   CLI::App app("A Hugging Face config.json or an ONNX model to attn IR", argv[0]);
   app.add_option("FILE", options.file, "the model: config.json or model.onnx")->required();

@@ -1,7 +1,11 @@
 // llm-opt opt: mlir-opt with this project's dialects and passes.
 #include "tools/llm-opt/Command.h"
 
+#include "codegen/cpu/Passes.h"
 #include "dialect/attn/AttnDialect.h"
+#include "dialect/tile/TileDialect.h"
+#include "passes/Passes.h"
+#include "passes/tile/Passes.h"
 
 #include "mlir/IR/DialectRegistry.h"
 #include "mlir/InitAllDialects.h"
@@ -11,8 +15,11 @@
 int llmopt::runOpt(int argc, char **argv) {
   mlir::DialectRegistry registry;
   mlir::registerAllDialects(registry);
-  registry.insert<attn::AttnDialect>();
+  registry.insert<attn::AttnDialect, tile::TileDialect>();
   mlir::registerTransformsPasses();
+  registerLlmOptPasses();
+  tile::registerTilePasses();
+  cpu::registerCpuPasses();
   return mlir::asMainReturnCode(
       mlir::MlirOptMain(argc, argv, "attention compiler driver\n", registry));
 }

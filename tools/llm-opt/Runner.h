@@ -20,19 +20,26 @@ class Runner {
 public:
   /// Compiles `spec` and loads it.
   static llvm::Expected<std::unique_ptr<Runner>> compile(mlir::func::FuncOp spec,
-                                                         const CompileOptions &options = {});
+                                                         const CompileOptions &options);
+  /// The same for the host.
+  static llvm::Expected<std::unique_ptr<Runner>> compile(mlir::func::FuncOp spec);
   /// Loads a program that was compiled before.
   static llvm::Expected<std::unique_ptr<Runner>> load(bundle::Program program);
 
   /// Runs a call; its output arrays are filled. `repeats` > 1 keeps the shortest run.
   llvm::Error run(harness::Call &call, RunFigures *figures = nullptr, unsigned repeats = 1);
 
-  const bundle::Program &program() const { return loaded->program(); }
+  const bundle::Program &program() const { return loaded.program(); }
   double compileSeconds() const { return compileTime; }
   runtime::ThreadPool &threads() { return pool; }
 
 private:
-  std::unique_ptr<runtime::CpuProgram> loaded;
+  explicit Runner(runtime::CpuProgram program) : loaded(std::move(program)) {}
+
+  /// More lists of work than threads, so that a thread which was held up sheds some.
+  static constexpr uint32_t kWorkersPerThread = 4;
+
+  runtime::CpuProgram loaded;
   runtime::ThreadPool pool;
   double compileTime = 0;
 };

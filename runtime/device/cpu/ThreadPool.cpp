@@ -4,8 +4,8 @@
 #include <charconv>
 #include <cstdlib>
 #include <cstring>
-#include <sched.h>
 #include <new>
+#include <sched.h>
 #include <system_error>
 #include <utility>
 

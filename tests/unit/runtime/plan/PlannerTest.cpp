@@ -324,14 +324,3 @@ TEST(Planner, LengthsBeyondTheTableAreRefused) {
   EXPECT_FALSE(checkTable(batch, 0, columns).ok());
 }
 
-TEST(Planner, MergeOnlyPlan) {
-  StatusOr<Plan> plan = makeMergePlan(3, 5, 4, 2);
-  ASSERT_TRUE(plan);
-  ASSERT_EQ(plan->merges.size(), 20u);
-  EXPECT_EQ(plan->merges[7].firstPartial, 7u);
-  EXPECT_EQ(plan->merges[7].count, 3u);
-  EXPECT_EQ(plan->merges[7].stride, 20u);
-  EXPECT_EQ(plan->mergeOffsets, (std::vector<uint32_t>{0, 10, 20}));
-  EXPECT_FALSE(makeMergePlan(4, uint64_t{1} << 40, 4, 2));
-  EXPECT_TRUE(makeMergePlan(0, 0, 4, 0));
-}

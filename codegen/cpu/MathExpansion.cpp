@@ -1,0 +1,216 @@
+// exp2, exp, tanh, log and log2 as straight-line code, for f32 scalars and vectors.
+//
+// Largest errors against double, over all exponents (tests/unit/cpu/MathTest.cpp):
+// exp2 and exp 1.5 ulp, log and log2 2 ulp, tanh 5 ulp. Special values: exp2(-inf) and
+// all arguments of -127 and less give exactly 0 (a masked key must weigh nothing), +inf stays,
+// NaN stays; log(0) = -inf, log of a negative number is NaN.
+#include "codegen/cpu/FloatOps.h"
+#include "codegen/cpu/Passes.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/Math/Transforms/Passes.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "mlir/IR/TypeUtilities.h"
+#include "mlir/Transforms/WalkPatternRewriteDriver.h"
+
+#include <limits>
+
+using namespace mlir;
+using namespace llmopt::cpu;
+
+namespace llmopt::cpu {
+#define GEN_PASS_DEF_TILECPUEXPANDMATH
+#include "codegen/cpu/Passes.h.inc"
+} // namespace llmopt::cpu
+
+namespace {
+
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+constexpr float kLog2E = 1.44269504f;
+/// Adding it rounds to an integer (nearest even), which then stands in the low bits.
+constexpr float kRound = 12582912.0f; // 1.5 * 2^23
+
+/// p * 2^n for the integer in the low bits of `rounded` (= n + kRound): the shift drops
+/// all but n, and the sum of bit patterns is the product. `f` is NaN where x is.
+Value scale(FloatOps &o, Value p, Value rounded, Value f) {
+  Value scaled = o.real(o.addi(o.bits(p), o.shl(o.bits(rounded), 23)));
+  return o.fma(f, o.f(0.0f), scaled); // a NaN's payload may have left the exponent
+}
+
+// 2^x = 2^n * 2^f, |f| <= 1/2; minimax with the constant term held at 1, error 2.6e-9.
+// The lower bound gives exactly 0 there (exponent and fraction both 0); between -127 and
+// -126 the result is some number below 1.2e-38.
+Value expandExp2(FloatOps &o, Value x) {
+  Value bounded = o.atLeast(o.atMost(x, o.f(128.0f)), o.f(-127.0f));
+  Value rounded = o.add(bounded, o.f(kRound));
+  Value f = o.sub(bounded, o.sub(rounded, o.f(kRound)));
+  Value p = o.polynomial(f, {1.55946778e-4f, 1.34066434e-3f, 9.61769279e-3f, 5.55031039e-2f,
+                             2.40226522e-1f, 6.93147242e-1f, 1.0f});
+  return scale(o, p, rounded, f);
+}
+
+Value expandExp(FloatOps &o, Value x) {
+  // 88.72284 is the last argument with a finite result, -87.33654 the last normal one.
+  Value bounded = o.atMost(x, o.f(88.7228394f));
+  Value rounded = o.fma(bounded, o.f(kLog2E), o.f(kRound));
+  Value n = o.sub(rounded, o.f(kRound));
+  // ln 2 in two parts, the first with few bits, so that n * high is exact.
+  Value f = o.fma(n, o.f(-0.693359375f), bounded);
+  f = o.fma(n, o.f(2.12194440e-4f), f);
+  Value p = o.polynomial(f, {1.40612677e-3f, 8.37901887e-3f, 4.16647755e-2f, 1.66663647e-1f,
+                             5.0000006e-1f, 1.0f, 1.0f});
+  Value result = scale(o, p, rounded, f);
+  result = o.select(o.cmp(FloatOps::Compare::OGT, x, o.f(88.7228394f)), o.f(kInfinity), result);
+  return o.select(o.cmp(FloatOps::Compare::OLT, x, o.f(-87.3365479f)), o.f(0.0f), result);
+}
+
+// Rational minimax approximation (as in Eigen); saturates beyond 7.9.
+Value expandTanh(FloatOps &o, Value x) {
+  Value c = o.atLeast(o.atMost(x, o.f(7.90531111f)), o.f(-7.90531111f));
+  Value square = o.mul(c, c);
+  Value p = o.polynomial(square, {-2.76076847742355e-16f, 2.00018790482477e-13f,
+                                  -8.60467152213735e-11f, 5.12229709037114e-08f,
+                                  1.48572235717979e-05f, 6.37261928875436e-04f,
+                                  4.89352455891786e-03f});
+  Value q = o.polynomial(square, {1.19825839466702e-06f, 1.18534705686654e-04f,
+                                  2.26843463243900e-03f, 4.89352518554385e-03f});
+  Value result = o.div(o.mul(c, p), q);
+  Value magnitude = math::AbsFOp::create(o.b, x);
+  // From 9.011 on the result rounds to 1; the quotient may be a unit off.
+  Value one = math::CopySignOp::create(o.b, o.f(1.0f), x);
+  result = o.select(o.cmp(FloatOps::Compare::OGT, magnitude, o.f(9.01f)), one, result);
+  return o.select(o.cmp(FloatOps::Compare::OLT, magnitude, o.f(0.0004f)), x, result);
+}
+
+/// Splits x into e and m - 1 with x = m * 2^e, m in [sqrt(1/2), sqrt(2)), and returns
+/// log(m) - (m - 1) besides.
+struct LogParts {
+  Value exponent, fraction, rest;
+};
+
+LogParts splitLog(FloatOps &o, Value x) {
+  // Subnormals have no exponent of their own: scale them up first.
+  Value tiny = o.cmp(FloatOps::Compare::OLT, x, o.f(1.17549435e-38f));
+  Value normal = o.select(tiny, o.mul(x, o.f(8388608.0f)), x);
+  Value bits = o.bits(normal);
+  Value e = o.subi(o.shr(bits, 23), o.select(tiny, o.i(126 + 23), o.i(126)));
+  Value m = o.real(o.ori(o.andi(bits, o.i(0x007fffff)), o.i(0x3f000000)));
+  Value low = o.cmp(FloatOps::Compare::OLT, m, o.f(0.707106781f));
+  e = o.subi(e, o.select(low, o.i(1), o.i(0)));
+  Value exponent = arith::SIToFPOp::create(o.b, o.f32(), e);
+  Value t = o.sub(o.select(low, o.add(m, m), m), o.f(1.0f));
+  Value square = o.mul(t, t);
+  Value p = o.polynomial(t, {7.0376836292e-2f, -1.1514610310e-1f, 1.1676998740e-1f,
+                             -1.2420140846e-1f, 1.4249322787e-1f, -1.6668057665e-1f,
+                             2.0000714765e-1f, -2.4999993993e-1f, 3.3333331174e-1f});
+  Value rest = o.fma(o.f(-0.5f), square, o.mul(o.mul(p, t), square));
+  return {exponent, t, rest};
+}
+
+Value logSpecials(FloatOps &o, Value x, Value result) {
+  using Compare = FloatOps::Compare;
+  float nan = std::numeric_limits<float>::quiet_NaN();
+  result = o.select(o.cmp(Compare::OEQ, x, o.f(kInfinity)), x, result);
+  result = o.select(o.cmp(Compare::ULT, x, o.f(0.0f)), o.f(nan), result);
+  return o.select(o.cmp(Compare::OEQ, x, o.f(0.0f)), o.f(-kInfinity), result);
+}
+
+Value expandLog(FloatOps &o, Value x) {
+  LogParts parts = splitLog(o, x);
+  Value low = o.fma(parts.exponent, o.f(-2.12194440e-4f), parts.rest);
+  Value result = o.fma(parts.exponent, o.f(0.693359375f), o.add(parts.fraction, low));
+  return logSpecials(o, x, result);
+}
+
+Value expandLog2(FloatOps &o, Value x) {
+  LogParts parts = splitLog(o, x);
+  // log2(e) - 1 keeps the product's rounding away from the leading term.
+  Value sum = o.add(parts.fraction, parts.rest);
+  Value low = o.fma(parts.rest, o.f(kLog2E - 1.0f), o.mul(parts.fraction, o.f(kLog2E - 1.0f)));
+  Value result = o.add(o.add(sum, low), parts.exponent);
+  return logSpecials(o, x, result);
+}
+
+template <typename Op> struct Expand : OpRewritePattern<Op> {
+  using Function = Value (*)(FloatOps &, Value);
+  Expand(MLIRContext *context, const CpuIsa &isa, Function function)
+      : OpRewritePattern<Op>(context), isa(isa), function(function) {}
+
+  LogicalResult matchAndRewrite(Op op, PatternRewriter &rewriter) const override {
+    Type type = op.getType();
+    Type element = getElementTypeOrSelf(type);
+    if (!llvm::isa_and_nonnull<Float32Type, Float16Type, BFloat16Type>(element))
+      return failure();
+    ImplicitLocOpBuilder b(op.getLoc(), rewriter);
+    FloatOps ops{b, type, isa};
+    Value x = op.getOperand();
+    bool narrow = !element.isF32();
+    if (narrow)
+      x = arith::ExtFOp::create(ops.b, ops.f32(), x);
+    Value result = function(ops, x);
+    if (narrow)
+      result = arith::TruncFOp::create(ops.b, type, result);
+    rewriter.replaceOp(op, result);
+    return success();
+  }
+
+  const CpuIsa &isa;
+  Function function;
+};
+
+/// Without FMA in the CPU, llvm.fma is a call.
+struct SplitFma : OpRewritePattern<math::FmaOp> {
+  using OpRewritePattern::OpRewritePattern;
+  LogicalResult matchAndRewrite(math::FmaOp op, PatternRewriter &rewriter) const override {
+    Value product = arith::MulFOp::create(rewriter, op.getLoc(), op.getA(), op.getB());
+    rewriter.replaceOpWithNewOp<arith::AddFOp>(op, product, op.getC());
+    return success();
+  }
+};
+
+struct TileCpuExpandMath : llmopt::cpu::impl::TileCpuExpandMathBase<TileCpuExpandMath> {
+  using TileCpuExpandMathBase::TileCpuExpandMathBase;
+
+  void runOnOperation() override {
+    CpuIsa isa = CpuIsa::fromFeatures(features);
+    // First MLIR's own forms of the rarer functions, which may use the common ones; then
+    // ours; then conversions, which any of them may have made.
+    auto common = [](StringRef name) {
+      return llvm::is_contained({"math.exp2", "math.exp", "math.tanh", "math.log", "math.log2"}, name);
+    };
+    bool rare = false;
+    getOperation().walk([&](Operation *op) {
+      rare |= isa_and_nonnull<math::MathDialect>(op->getDialect()) &&
+              !common(op->getName().getStringRef()) && !llvm::isa<math::FmaOp>(op);
+    });
+    if (rare) {
+      RewritePatternSet first(&getContext()), second(&getContext());
+      math::populateExpansionPatterns(first, {"powf", "tan", "sinh", "cosh", "asinh", "acosh",
+                                              "atanh", "fpowi", "ctlz"});
+      if (!isa.sse41)
+        math::populateExpansionPatterns(first, {"ceilf", "roundf", "roundeven"});
+      populateMathPolynomialApproximationPatterns(
+          second, [&](StringRef name) { return !common(name) && name != "math.cbrt"; });
+      walkAndApplyPatterns(getOperation(), std::move(first));
+      walkAndApplyPatterns(getOperation(), std::move(second));
+    }
+    RewritePatternSet expansions(&getContext()), conversions(&getContext());
+    populateMathExpansion(expansions, isa);
+    walkAndApplyPatterns(getOperation(), std::move(expansions));
+    populateFloatExpansion(conversions, isa);
+    walkAndApplyPatterns(getOperation(), std::move(conversions));
+  }
+};
+
+} // namespace
+
+void llmopt::cpu::populateMathExpansion(RewritePatternSet &patterns, const CpuIsa &isa) {
+  MLIRContext *context = patterns.getContext();
+  patterns.add<Expand<math::Exp2Op>>(context, isa, expandExp2);
+  patterns.add<Expand<math::ExpOp>>(context, isa, expandExp);
+  patterns.add<Expand<math::TanhOp>>(context, isa, expandTanh);
+  patterns.add<Expand<math::LogOp>>(context, isa, expandLog);
+  patterns.add<Expand<math::Log2Op>>(context, isa, expandLog2);
+  if (!isa.fma)
+    patterns.add<SplitFma>(context);
+}

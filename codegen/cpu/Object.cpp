@@ -1,0 +1,216 @@
+// LLVM: translation, the O1 pipeline, and code generation.
+#include "codegen/cpu/Object.h"
+
+#include "mlir/Target/LLVMIR/Export.h"
+#include "llvm/ADT/ScopeExit.h"
+#include "llvm/ADT/SmallVector.h"
+#include "llvm/IR/LegacyPassManager.h"
+#include "llvm/IR/Module.h"
+#include "llvm/MC/TargetRegistry.h"
+#include "llvm/Object/ObjectFile.h"
+#include "llvm/Passes/PassBuilder.h"
+#include "llvm/Support/TargetSelect.h"
+#include "llvm/Target/TargetMachine.h"
+#include "llvm/Target/TargetOptions.h"
+#include "llvm/TargetParser/Host.h"
+#include "llvm/TargetParser/SubtargetFeature.h"
+#include "llvm/TargetParser/X86TargetParser.h"
+#include "llvm/Transforms/InstCombine/InstCombine.h"
+#include "llvm/Transforms/Scalar/EarlyCSE.h"
+#include "llvm/Transforms/Scalar/LICM.h"
+#include "llvm/Transforms/Scalar/LoopPassManager.h"
+#include "llvm/Transforms/Scalar/LoopRotation.h"
+#include "llvm/Transforms/Scalar/SimplifyCFG.h"
+
+using namespace llmopt::cpu;
+
+CpuTargetOptions CpuTargetOptions::host() {
+  CpuTargetOptions options;
+  options.triple = llvm::sys::getDefaultTargetTriple();
+  options.cpu = llvm::sys::getHostCPUName().str();
+  llvm::SubtargetFeatures features;
+  for (auto &[name, on] : llvm::sys::getHostCPUFeatures())
+    features.AddFeature(name, on);
+  options.features = features.getString();
+  return options;
+}
+
+std::string CpuTargetOptions::allFeatures() const {
+  llvm::SmallVector<llvm::StringRef> implied;
+  if (!cpu.empty() && llvm::X86::parseArchX86(cpu) != llvm::X86::CK_None)
+    llvm::X86::getFeaturesForCPU(cpu, implied);
+  std::string all;
+  for (llvm::StringRef name : implied)
+    all += "+" + name.str() + ",";
+  return all + features;
+}
+
+namespace {
+
+llvm::Error failure(const llvm::Twine &message) {
+  return llvm::createStringError(llvm::inconvertibleErrorCode(), message);
+}
+
+llvm::Expected<std::unique_ptr<llvm::TargetMachine>> makeMachine(const CpuTargetOptions &options) {
+  static const bool initialised = [] {
+    llvm::InitializeNativeTarget();
+    llvm::InitializeNativeTargetAsmPrinter();
+    return true;
+  }();
+  (void)initialised;
+  llvm::Triple triple(options.triple.empty() ? llvm::sys::getDefaultTargetTriple() : options.triple);
+  std::string reason;
+  const llvm::Target *target = llvm::TargetRegistry::lookupTarget(triple, reason);
+  if (!target)
+    return failure("no code generator for '" + triple.str() + "': " + reason);
+  // Position independent, so that the loader may put it anywhere; the object has one
+  // section of code and one of constants, reached relative to the instruction pointer.
+  std::unique_ptr<llvm::TargetMachine> machine(target->createTargetMachine(
+      triple, options.cpu, options.features, llvm::TargetOptions(), llvm::Reloc::PIC_,
+      llvm::CodeModel::Small, llvm::CodeGenOptLevel::Less));
+  if (!machine)
+    return failure("cannot generate code for CPU '" + options.cpu + "'");
+  return machine;
+}
+
+void setFunctionAttributes(llvm::Module &module, const CpuTargetOptions &options) {
+  for (llvm::Function &function : module) {
+    if (function.isDeclaration())
+      continue;
+    if (!options.cpu.empty())
+      function.addFnAttr("target-cpu", options.cpu);
+    if (!options.features.empty())
+      function.addFnAttr("target-features", options.features);
+    // Without it some CPUs' tuning splits our 512-bit vectors.
+    function.addFnAttr("prefer-vector-width", "512");
+    // A loop that clears memory must not become a call of memset: nothing links us.
+    function.addFnAttr("no-builtins");
+    function.addFnAttr(llvm::Attribute::NoUnwind);
+  }
+}
+
+void optimise(llvm::Module &module, llvm::TargetMachine &machine, unsigned level) {
+  llvm::PipelineTuningOptions tuning;
+  tuning.LoopUnrolling = false; // blocks are unrolled where it pays
+  tuning.LoopVectorization = false;
+  tuning.SLPVectorization = false;
+  llvm::PassBuilder builder(&machine, tuning);
+  llvm::LoopAnalysisManager loops;
+  llvm::FunctionAnalysisManager functions;
+  llvm::CGSCCAnalysisManager graphs;
+  llvm::ModuleAnalysisManager modules;
+  builder.registerModuleAnalyses(modules);
+  builder.registerCGSCCAnalyses(graphs);
+  builder.registerFunctionAnalyses(functions);
+  builder.registerLoopAnalyses(loops);
+  builder.crossRegisterProxies(loops, functions, graphs, modules);
+  llvm::ModulePassManager passes;
+  if (level >= 2) {
+    passes = builder.buildPerModuleDefaultPipeline(llvm::OptimizationLevel::O2);
+  } else if (level == 1) {
+    // What vector code from MLIR needs and no more: LLVM's own O1 spends two thirds of
+    // its time on unrolling and induction variables, for the same speed of the result.
+    llvm::FunctionPassManager functionPasses;
+    functionPasses.addPass(llvm::EarlyCSEPass(/*UseMemorySSA=*/false));
+    functionPasses.addPass(llvm::SimplifyCFGPass());
+    llvm::LoopPassManager loopPasses;
+    loopPasses.addPass(llvm::LoopRotatePass());
+    loopPasses.addPass(llvm::LICMPass(llvm::LICMOptions()));
+    functionPasses.addPass(
+        llvm::createFunctionToLoopPassAdaptor(std::move(loopPasses), /*UseMemorySSA=*/true));
+    functionPasses.addPass(llvm::InstCombinePass());
+    functionPasses.addPass(llvm::SimplifyCFGPass());
+    passes.addPass(llvm::createModuleToFunctionPassAdaptor(std::move(functionPasses)));
+  }
+  passes.run(module, modules);
+}
+
+/// An LLVM module, optimised, in a context of its own.
+struct Translated {
+  llvm::LLVMContext context;
+  std::unique_ptr<llvm::Module> module;
+  std::unique_ptr<llvm::TargetMachine> machine;
+};
+
+llvm::Expected<std::unique_ptr<Translated>> translate(mlir::ModuleOp source,
+                                                      const CpuTargetOptions &options) {
+  auto result = std::make_unique<Translated>();
+  auto machine = makeMachine(options);
+  if (!machine)
+    return machine.takeError();
+  result->machine = std::move(*machine);
+  result->module = mlir::translateModuleToLLVMIR(source, result->context);
+  if (!result->module)
+    return failure("the module has ops that do not translate to LLVM IR; run tile-to-cpu first");
+  result->module->setTargetTriple(result->machine->getTargetTriple());
+  result->module->setDataLayout(result->machine->createDataLayout());
+  setFunctionAttributes(*result->module, options);
+  optimise(*result->module, *result->machine, options.optLevel);
+  return result;
+}
+
+llvm::Expected<llvm::SmallVector<char, 0>> generate(mlir::ModuleOp source,
+                                                    const CpuTargetOptions &options,
+                                                    llvm::CodeGenFileType kind) {
+  auto translated = translate(source, options);
+  if (!translated)
+    return translated.takeError();
+  llvm::SmallVector<char, 0> bytes;
+  llvm::raw_svector_ostream stream(bytes);
+  llvm::legacy::PassManager passes;
+  if ((*translated)->machine->addPassesToEmitFile(passes, stream, nullptr, kind))
+    return failure("the code generator for '" + options.cpu + "' writes no files of this kind");
+  passes.run(*(*translated)->module);
+  return bytes;
+}
+
+/// Nothing links the object: what it refers to must be inside.
+llvm::Error checkSelfContained(llvm::ArrayRef<char> bytes) {
+  llvm::MemoryBufferRef buffer(llvm::StringRef(bytes.data(), bytes.size()), "kernel");
+  auto object = llvm::object::ObjectFile::createObjectFile(buffer);
+  if (!object)
+    return object.takeError();
+  for (const llvm::object::SymbolRef &symbol : (*object)->symbols()) {
+    auto flags = symbol.getFlags();
+    if (!flags)
+      return flags.takeError();
+    auto name = symbol.getName();
+    if (!name)
+      return name.takeError();
+    if ((*flags & llvm::object::SymbolRef::SF_Undefined) && !name->empty())
+      return failure("the kernel would call '" + *name +
+                     "', a library function; the CPU target has no expansion of the op that needs it");
+  }
+  return llvm::Error::success();
+}
+
+} // namespace
+
+llvm::Expected<std::vector<uint8_t>> llmopt::cpu::emitObject(mlir::ModuleOp module,
+                                                             const CpuTargetOptions &options) {
+  auto bytes = generate(module, options, llvm::CodeGenFileType::ObjectFile);
+  if (!bytes)
+    return bytes.takeError();
+  if (llvm::Error error = checkSelfContained(*bytes))
+    return std::move(error);
+  return std::vector<uint8_t>(bytes->begin(), bytes->end());
+}
+
+llvm::Expected<std::string> llmopt::cpu::emitAssembly(mlir::ModuleOp module,
+                                                      const CpuTargetOptions &options) {
+  auto bytes = generate(module, options, llvm::CodeGenFileType::AssemblyFile);
+  if (!bytes)
+    return bytes.takeError();
+  return std::string(bytes->begin(), bytes->end());
+}
+
+llvm::Expected<std::string> llmopt::cpu::emitLlvmIr(mlir::ModuleOp module,
+                                                    const CpuTargetOptions &options) {
+  auto translated = translate(module, options);
+  if (!translated)
+    return translated.takeError();
+  std::string text;
+  llvm::raw_string_ostream stream(text);
+  (*translated)->module->print(stream, nullptr);
+  return text;
+}

@@ -1,0 +1,96 @@
+#ifndef LLMOPT_CODEGEN_CPU_PASSES
+#define LLMOPT_CODEGEN_CPU_PASSES
+
+include "mlir/Pass/PassBase.td"
+
+class TileCpuPass<string mnemonic, string operation> : Pass<mnemonic, operation> {
+  list<Option> commonOptions = [
+    Option<"features", "features", "std::string", "\"\"",
+           "LLVM feature names of the CPU, comma separated; empty is every x86-64">];
+  let options = commonOptions;
+}
+
+def TileCpuPromote : TileCpuPass<"tile-cpu-promote", "::mlir::func::FuncOp"> {
+  let summary = "multiply in f32 where the CPU has no narrower product";
+  let description = [{
+    A CPU without AVX512-BF16 has no product of bf16, and none has one of f16 that
+    accumulates in f32. Operands of `tile.mma` become f32: a `tile.load` widens while it
+    loads, a `tile.map` that ends in `arith.truncf` yields the value before rounding (P is
+    then more exact than the spec asks), anything else is widened by a map.
+
+    ```mlir
+    %k = tile.load %b[%r] : memref<?xbf16>, tensor<64x1xi64> -> tensor<64x128xbf16>
+    // becomes
+    %k = tile.load %b[%r] : memref<?xbf16>, tensor<64x1xi64> -> tensor<64x128xf32>
+    ```
+    With AVX512-BF16, bf16 products that `tile-cpu-assign-order` will lay out by columns
+    (rows a multiple of the lanes) stay as they are, unless the function is
+    `tile.batch_invariant`.
+  }];
+  let dependentDialects = ["::llmopt::tile::TileDialect", "::mlir::arith::ArithDialect"];
+}
+
+def TileCpuAssignOrder : TileCpuPass<"tile-cpu-assign-order", "::mlir::func::FuncOp"> {
+  let summary = "choose which dimension of each tile is contiguous";
+  let description = [{
+    Tiles that are tied to each other (a map's full operands and results, a product's A, C
+    and result, what a loop carries) form a group with one order. A group with a product
+    of 16 rows or more, and a multiple of the lanes, is laid out by columns: the lanes of a
+    vector then run over rows, the product broadcasts elements of B and needs no packing
+    of K or V, and row maxima and sums are plain vector operations. Every other group
+    keeps the default, row after row.
+
+    A function with the unit attribute `tile.batch_invariant` gets columns whatever the
+    number of rows (padded to the lanes): the result of a row then depends on that row
+    alone, since no sum ever crosses lanes.
+
+    The choice is an encoding: `tensor<192x64xf32, #tile.order<columns>>`.
+  }];
+  let dependentDialects = ["::llmopt::tile::TileDialect"];
+}
+
+def ConvertTileToVector : TileCpuPass<"convert-tile-to-vector", "::mlir::func::FuncOp"> {
+  let summary = "put tiles into scratch memory and lower the tile ops to loops over vectors";
+  let description = [{
+    Every tile value gets a place in the scratch argument, which the pass appends to the
+    function (`memref<?xi8>`, attribute `tile.scratch`); its size is left on the function
+    as `tile.scratch_bytes`. Values whose lifetimes do not overlap share memory; what a
+    loop carries lives in one place and is updated there when the old value dies.
+    Rows (or columns, by order) are padded to whole vectors; what lies in the padding is
+    never mixed into another lane.
+
+    Then `tile.load` becomes a row-by-row copy with conversion and zero fill, `tile.mma` a
+    register-blocked loop nest of fused multiply-adds, `tile.map` a loop over vectors. What
+    cannot be lowered is reported at its location, and nothing is changed silently.
+  }];
+  let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::math::MathDialect",
+    "::mlir::memref::MemRefDialect", "::mlir::scf::SCFDialect", "::mlir::vector::VectorDialect",
+    "::mlir::LLVM::LLVMDialect"];
+}
+
+def TileCpuExpandMath : TileCpuPass<"tile-cpu-expand-math", "::mlir::func::FuncOp"> {
+  let summary = "expand math and float conversions to code without library calls";
+  let description = [{
+    exp2, exp, tanh, log and log2 become polynomials (see MathExpansion.cpp for the errors
+    measured), for scalars and vectors alike; conversions of f16 and bf16 that the CPU
+    lacks become integer arithmetic; `math.fma` on a CPU without it, a product and a sum.
+    An object that calls libm could not be loaded without a linker.
+  }];
+  let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::math::MathDialect",
+    "::mlir::vector::VectorDialect"];
+}
+
+def TileCpuKernelAbi : Pass<"tile-cpu-kernel-abi", "::mlir::ModuleOp"> {
+  let summary = "give kernels the entry point of the CPU device";
+  let description = [{
+    A function with `tile.kernel` becomes `(params: !llvm.ptr, worker: i32,
+    scratch: !llvm.ptr) -> i32` and returns 0. Its arguments are loaded, in order, from the
+    8-byte slots that follow the 64-byte header of the parameter block
+    (runtime/bundle/WorkItem.h); the argument marked `tile.worker` is the worker and the
+    one marked `tile.scratch` the scratch memory.
+  }];
+  let dependentDialects = ["::mlir::LLVM::LLVMDialect", "::mlir::arith::ArithDialect",
+    "::mlir::func::FuncDialect"];
+}
+
+#endif

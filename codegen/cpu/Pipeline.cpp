@@ -1,0 +1,70 @@
+// The way of a tile program to the LLVM dialect.
+#include "codegen/cpu/Passes.h"
+
+#include "passes/tile/Passes.h"
+
+#include "mlir/Conversion/ArithToLLVM/ArithToLLVM.h"
+#include "mlir/Conversion/ControlFlowToLLVM/ControlFlowToLLVM.h"
+#include "mlir/Conversion/FuncToLLVM/ConvertFuncToLLVMPass.h"
+#include "mlir/Conversion/IndexToLLVM/IndexToLLVM.h"
+#include "mlir/Conversion/MathToLLVM/MathToLLVM.h"
+#include "mlir/Conversion/MemRefToLLVM/MemRefToLLVM.h"
+#include "mlir/Conversion/ReconcileUnrealizedCasts/ReconcileUnrealizedCasts.h"
+#include "mlir/Conversion/SCFToControlFlow/SCFToControlFlow.h"
+#include "mlir/Conversion/VectorToLLVM/ConvertVectorToLLVMPass.h"
+#include "mlir/Dialect/ControlFlow/IR/ControlFlow.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/IR/BuiltinOps.h"
+#include "mlir/Pass/PassManager.h"
+#include "mlir/Pass/PassRegistry.h"
+#include "mlir/Transforms/Passes.h"
+
+using namespace mlir;
+
+namespace llmopt::cpu {
+
+void buildTileToVectorPipeline(OpPassManager &manager, llvm::StringRef features) {
+  OpPassManager &function = manager.nest<func::FuncOp>();
+  function.addPass(tile::createTileFuseMaps());
+  function.addPass(createTileCpuPromote({features.str()}));
+  function.addPass(createTileCpuAssignOrder({features.str()}));
+  function.addPass(createConvertTileToVector({features.str()}));
+  function.addPass(createTileCpuExpandMath({features.str()}));
+}
+
+void buildTileToCpuPipeline(OpPassManager &manager, llvm::StringRef features) {
+  buildTileToVectorPipeline(manager, features);
+  manager.addPass(createTileCpuKernelAbi());
+  // CSE only: canonicalisation of large unrolled bodies costs more than LLVM's own.
+  manager.addPass(createCSEPass());
+  manager.addPass(createSCFToControlFlowPass());
+  manager.addPass(createConvertVectorToLLVMPass());
+  manager.addPass(createConvertMathToLLVMPass());
+  manager.addPass(createConvertIndexToLLVMPass());
+  manager.addPass(createArithToLLVMConversionPass());
+  manager.addPass(createFinalizeMemRefToLLVMConversionPass());
+  manager.addPass(createConvertFuncToLLVMPass());
+  manager.addPass(createConvertControlFlowToLLVMPass());
+  manager.addPass(createReconcileUnrealizedCastsPass());
+}
+
+namespace {
+struct TileToCpuOptions : PassPipelineOptions<TileToCpuOptions> {
+  Option<std::string> features{*this, "features",
+                               llvm::cl::desc("LLVM feature names of the CPU, comma separated")};
+};
+} // namespace
+
+void registerCpuPasses() {
+  registerTileCpuPasses();
+  PassPipelineRegistration<TileToCpuOptions>(
+      "tile-to-cpu", "lower a tile program to the LLVM dialect for a CPU",
+      [](OpPassManager &manager, const TileToCpuOptions &options) {
+        buildTileToCpuPipeline(manager, options.features);
+      });
+}
+
+} // namespace llmopt::cpu

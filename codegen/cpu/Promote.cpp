@@ -1,0 +1,108 @@
+// tile-cpu-promote: products of bf16 and f16 become products of f32.
+#include "codegen/cpu/Passes.h"
+
+#include "dialect/tile/TileDialect.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+
+using namespace mlir;
+using namespace llmopt;
+using namespace llmopt::cpu;
+
+namespace llmopt::cpu {
+#define GEN_PASS_DEF_TILECPUPROMOTE
+#include "codegen/cpu/Passes.h.inc"
+} // namespace llmopt::cpu
+
+namespace {
+
+RankedTensorType inF32(Value tile) {
+  auto type = cast<RankedTensorType>(tile.getType());
+  return RankedTensorType::get(type.getShape(), Float32Type::get(tile.getContext()), type.getEncoding());
+}
+
+/// A load of the same rows that widens on the way.
+Value widenLoad(tile::LoadOp load) {
+  OpBuilder builder(load);
+  builder.setInsertionPointAfter(load);
+  return tile::LoadOp::create(builder, load.getLoc(), inF32(load), load.getBase(), load.getRows(),
+                              load.getFirst(), load.getStride(), load.getLimit());
+}
+
+/// The map once more, with result `index` before its rounding. The other results move
+/// along; the narrow one stays behind with whoever else uses it.
+Value widenMap(tile::MapOp map, unsigned index) {
+  Operation *yield = map.getBody().front().getTerminator();
+  auto round = yield->getOperand(index).getDefiningOp<arith::TruncFOp>();
+  if (!round || !round.getIn().getType().isF32() || map.getCombiner(index) != tile::Combiner::None ||
+      !map.getResult(index).hasOneUse())
+    return {};
+  OpBuilder builder(map);
+  SmallVector<Type> types(map.getResultTypes());
+  types[index] = inF32(map.getResult(index));
+  auto wide = tile::MapOp::create(builder, map.getLoc(), types, map.getInputs(), map.getCombinersAttr());
+  wide.getBody().takeBody(map.getBody());
+  yield->setOperand(index, round.getIn());
+  if (round->use_empty())
+    round->erase();
+  for (auto [i, result] : llvm::enumerate(map.getResults()))
+    if (i != index)
+      result.replaceAllUsesWith(wide.getResult(i));
+  return wide.getResult(index);
+}
+
+/// Any tile, element by element.
+Value widenAnyhow(OpBuilder &builder, Location loc, Value tile) {
+  auto map = tile::MapOp::create(builder, loc, TypeRange{inF32(tile)}, ValueRange{tile}, ArrayAttr());
+  Block &body = map.getBody().emplaceBlock();
+  Type i32 = builder.getI32Type();
+  Value x = body.addArgument(cast<RankedTensorType>(tile.getType()).getElementType(), loc);
+  body.addArguments({i32, i32}, {loc, loc});
+  OpBuilder inside = OpBuilder::atBlockBegin(&body);
+  Value wide = arith::ExtFOp::create(inside, loc, builder.getF32Type(), x);
+  tile::YieldOp::create(inside, loc, ValueRange{wide});
+  return map.getResult(0);
+}
+
+struct TileCpuPromote : llmopt::cpu::impl::TileCpuPromoteBase<TileCpuPromote> {
+  using TileCpuPromoteBase::TileCpuPromoteBase;
+
+  void promote(OpOperand &operand) {
+    Value tile = operand.get();
+    if (cast<RankedTensorType>(tile.getType()).getElementType().isF32())
+      return;
+    Operation *source = tile.getDefiningOp();
+    Value wide;
+    if (auto load = dyn_cast_or_null<tile::LoadOp>(source)) {
+      wide = widened.lookup(tile);
+      if (!wide)
+        wide = widened[tile] = widenLoad(load);
+    } else if (auto map = dyn_cast_or_null<tile::MapOp>(source)) {
+      wide = widenMap(map, cast<OpResult>(tile).getResultNumber());
+    }
+    if (!wide) {
+      OpBuilder builder(operand.getOwner());
+      wide = widenAnyhow(builder, operand.getOwner()->getLoc(), tile);
+      source = nullptr;
+    }
+    operand.set(wide);
+    if (source && source->use_empty())
+      source->erase();
+  }
+
+  void runOnOperation() override {
+    widened.clear();
+    SmallVector<tile::MmaOp> products;
+    getOperation().walk([&](tile::MmaOp mma) { products.push_back(mma); });
+    for (tile::MmaOp mma : products) {
+      promote(mma.getAMutable());
+      promote(mma.getBMutable());
+    }
+  }
+
+  /// Loads that were widened already: Q is an operand in several places.
+  DenseMap<Value, Value> widened;
+};
+
+} // namespace

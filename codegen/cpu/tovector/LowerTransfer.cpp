@@ -1,0 +1,204 @@
+// tile.load, tile.store and row addresses: copies row by row, with conversion.
+#include "codegen/cpu/tovector/Lowering.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+
+using namespace mlir;
+using namespace llmopt;
+using namespace llmopt::cpu;
+
+namespace {
+
+/// One side in memory (base, addresses), the other a buffer. Loads and stores share it.
+struct Transfer {
+  Value base, rows, first, stride, limit;
+  Buffer tile, addresses;
+  int64_t columns = 0;
+
+  /// Columns of a row that exist: a constant, or clamped from the limit.
+  Value count(Emit &emit) const {
+    if (!limit)
+      return {};
+    Value rest = first ? emit.createOrFold<arith::SubIOp>(limit, first) : limit;
+    return emit.maxIndex(emit.minIndex(rest, emit.idx(columns)), emit.idx(0));
+  }
+  /// Offset of the first element of row r, and whether it exists.
+  std::pair<Value, Value> row(Emit &emit, Value r) const {
+    Value address = emit.loadElement(addresses, r, emit.idx(0));
+    Value zero = emit.zero(address.getType());
+    Value valid = arith::CmpIOp::create(emit, arith::CmpIPredicate::sge, address, zero);
+    Value offset = arith::IndexCastOp::create(emit, emit.getIndexType(), address);
+    if (first)
+      offset = emit.add(offset, stride ? emit.mul(first, stride) : first);
+    return {offset, valid};
+  }
+  Value element(Emit &emit, Value offset, Value column) const {
+    return emit.add(offset, stride ? emit.mul(column, stride) : column);
+  }
+  /// i1 and sub-byte elements have no vector form in memory that matches the scalar one.
+  bool vectorises() const {
+    Type memory = cast<MemRefType>(base.getType()).getElementType();
+    return !stride && memory.getIntOrFloatBitWidth() >= 8 && tile.shape.columns > 1;
+  }
+};
+
+/// Vectors of a row: whole rows by powers of two; up to a run-time count, then scalars.
+/// 64 elements at once: LLVM splits them, and a loop is not needed up to 256 columns.
+void emitRow(Emit &emit, const Transfer &t, Value count,
+             llvm::function_ref<void(Value column, int64_t lanes)> vectors,
+             llvm::function_ref<void(Value column)> scalars) {
+  if (!t.vectorises()) {
+    emit.loop(emit.idx(0), count ? count : emit.idx(t.columns), 1, scalars);
+    return;
+  }
+  if (count) {
+    int64_t lanes = emit.target.lanes;
+    Value rest = arith::RemSIOp::create(emit, count, emit.idx(lanes));
+    Value whole = arith::SubIOp::create(emit, count, rest);
+    emit.loop(emit.idx(0), whole, lanes, [&](Value c) { vectors(c, lanes); });
+    emit.loop(whole, count, 1, scalars);
+    return;
+  }
+  int64_t most = std::min<int64_t>(64, emit.target.lanes * 4);
+  int64_t looped = t.columns > 256 ? t.columns / most * most : 0;
+  emit.loop(0, looped, most, [&](Value c) { vectors(c, most); });
+  for (auto [at, lanes] : chunks(t.columns - looped, most))
+    vectors(emit.idx(looped + at), lanes);
+}
+
+/// Row r of a tile laid out by rows.
+void loadRow(Emit &emit, const Transfer &t, Value r, Value offset, Value count) {
+  Type memory = cast<MemRefType>(t.base.getType()).getElementType();
+  Type element = t.tile.shape.isBool ? emit.getI1Type() : t.tile.shape.element;
+  auto put = [&](Value value, Value c) {
+    emit.storeElement(emit.convert(value, element), t.tile, r, c);
+  };
+  emitRow(
+      emit, t, count,
+      [&](Value c, int64_t lanes) {
+        Value value = vector::LoadOp::create(emit, emit.vec(lanes, memory), t.base,
+                                             ValueRange{emit.add(offset, c)});
+        Value wide = emit.convert(value, element);
+        if (!t.tile.shape.lanesOverRows)
+          return emit.storeVector(wide, t.tile, r, c);
+        for (int64_t i = 0; i < lanes; ++i)
+          emit.storeElement(vector::ExtractOp::create(emit, wide, i), t.tile, r, emit.add(c, i));
+      },
+      [&](Value c) {
+        Value at = t.element(emit, offset, c);
+        put(memref::LoadOp::create(emit, t.base, ValueRange{at}), c);
+      });
+  if (count)
+    emit.loop(count, emit.idx(t.columns), 1, [&](Value c) {
+      emit.storeElement(emit.zero(element), t.tile, r, c);
+    });
+}
+
+void zeroRow(Emit &emit, const Buffer &tile, Value r) {
+  Type element = tile.shape.isBool ? emit.getI1Type() : tile.shape.element;
+  if (tile.shape.lanesOverRows) {
+    emit.loop(0, tile.shape.columns, 1, [&](Value c) {
+      emit.storeElement(emit.zero(element), tile, r, c);
+    });
+    return;
+  }
+  Value zero = emit.zero(emit.vec(emit.target.lanes, element));
+  emit.loop(0, tile.shape.inner, emit.target.lanes, [&](Value c) { emit.storeVector(zero, tile, r, c); });
+}
+
+void storeRow(Emit &emit, const Transfer &t, Value r, Value offset, Value count) {
+  Type memory = cast<MemRefType>(t.base.getType()).getElementType();
+  emitRow(
+      emit, t, count,
+      [&](Value c, int64_t lanes) {
+        Value value;
+        if (t.tile.shape.lanesOverRows) {
+          value = emit.zero(emit.vec(lanes, t.tile.shape.element));
+          for (int64_t i = 0; i < lanes; ++i)
+            value = vector::InsertOp::create(emit, emit.loadElement(t.tile, r, emit.add(c, i)),
+                                             value, i);
+        } else {
+          value = emit.loadVector(t.tile, r, c, lanes);
+        }
+        vector::StoreOp::create(emit, emit.convert(value, memory), t.base,
+                                ValueRange{emit.add(offset, c)});
+      },
+      [&](Value c) {
+        Value value = emit.convert(emit.loadElement(t.tile, r, c), memory);
+        memref::StoreOp::create(emit, value, t.base, ValueRange{t.element(emit, offset, c)});
+      });
+}
+
+template <typename Op> Transfer describe(Op op, Buffer tile, Buffer addresses) {
+  return {op.getBase(), op.getRows(), op.getFirst(), op.getStride(), op.getLimit(),
+          tile,         addresses,    tile.shape.columns};
+}
+
+} // namespace
+
+void Lowering::lowerLoad(tile::LoadOp op) {
+  Emit emit = emitAt(op);
+  Transfer t = describe(op, buffer(op.getTile()), buffer(op.getRows()));
+  Value count = t.count(emit);
+  emit.loop(0, t.tile.shape.rows, 1, [&](Value r) {
+    auto [offset, valid] = t.row(emit, r);
+    emit.branch(
+        valid, [&, offset = offset] { loadRow(emit, t, r, offset, count); },
+        [&] { zeroRow(emit, t.tile, r); });
+  });
+  // Lanes beyond the last row compute too: give them something harmless.
+  if (t.tile.shape.lanesOverRows)
+    emit.loop(t.tile.shape.rows, t.tile.shape.inner, 1, [&](Value r) { zeroRow(emit, t.tile, r); });
+}
+
+void Lowering::lowerStore(tile::StoreOp op) {
+  Emit emit = emitAt(op);
+  Transfer t = describe(op, buffer(op.getTile()), buffer(op.getRows()));
+  Value count = t.count(emit);
+  emit.loop(0, t.tile.shape.rows, 1, [&](Value r) {
+    auto [offset, valid] = t.row(emit, r);
+    auto write = scf::IfOp::create(emit, TypeRange{}, valid, /*withElseRegion=*/false);
+    OpBuilder::InsertionGuard guard(emit);
+    emit.setInsertionPointToStart(write.thenBlock());
+    storeRow(emit, t, r, offset, count);
+  });
+}
+
+void Lowering::lowerStridedRows(tile::StridedRowsOp op) {
+  Emit emit = emitAt(op);
+  Buffer rows = buffer(op.getRows());
+  Value none = emit.constant(emit.getI64Type(), -1);
+  emit.loop(0, rows.shape.rows, 1, [&](Value r) {
+    Value inside = arith::CmpIOp::create(emit, arith::CmpIPredicate::slt, r, op.getCount());
+    Value offset = emit.add(op.getOffset(), emit.mul(r, op.getStride()));
+    Value address = arith::IndexCastOp::create(emit, emit.getI64Type(), offset);
+    emit.storeElement(arith::SelectOp::create(emit, inside, address, none), rows, r, emit.idx(0));
+  });
+}
+
+void Lowering::lowerPagedRows(tile::PagedRowsOp op) {
+  Emit emit = emitAt(op);
+  Buffer rows = buffer(op.getRows());
+  Value none = emit.constant(emit.getI64Type(), -1), page = emit.idx(op.getPage());
+  auto address = [&](Value r) {
+    // Keys count from 0, so unsigned division: a shift when the page is a power of two.
+    Value key = emit.add(op.getKey(), r);
+    Value entry = emit.add(op.getBase(), arith::DivUIOp::create(emit, key, page));
+    Value slot = arith::RemUIOp::create(emit, key, page);
+    Value id = memref::LoadOp::create(emit, op.getTable(), ValueRange{entry});
+    Value known = arith::CmpIOp::create(emit, arith::CmpIPredicate::sge, id, emit.zero(id.getType()));
+    Value p = arith::IndexCastOp::create(emit, emit.getIndexType(), id);
+    Value at = emit.add(emit.add(op.getOffset(), emit.mul(p, op.getPageStride())),
+                        emit.mul(slot, op.getSlotStride()));
+    Value place = arith::IndexCastOp::create(emit, emit.getI64Type(), at);
+    return Value(arith::SelectOp::create(emit, known, place, none));
+  };
+  Value count = emit.maxIndex(emit.minIndex(op.getCount(), emit.idx(rows.shape.rows)), emit.idx(0));
+  emit.loop(emit.idx(0), count, 1,
+            [&](Value r) { emit.storeElement(address(r), rows, r, emit.idx(0)); });
+  emit.loop(count, emit.idx(rows.shape.rows), 1,
+            [&](Value r) { emit.storeElement(none, rows, r, emit.idx(0)); });
+}

@@ -1,0 +1,196 @@
+// Accuracy of the math expansions over all exponents, and their special values.
+#include "tests/unit/cpu/Harness.h"
+
+#include <cmath>
+#include <cstring>
+#include <functional>
+#include <gtest/gtest.h>
+
+using namespace llmopt::cpu::test;
+
+namespace {
+
+/// Applies a unary op to 64 x 64 values.
+std::string program(const std::string &op, const std::string &encoding = "") {
+  return R"(
+func.func @apply(%x: memref<?xf32>, %y: memref<?xf32>) attributes {tile.kernel} {
+  %c0 = arith.constant 0 : index
+  %c64 = arith.constant 64 : index
+  %rows = tile.strided_rows %c0, %c64, %c64 : tensor<64x1xi64>
+  %t = tile.load %x[%rows] : memref<?xf32>, tensor<64x1xi64> -> tensor<64x64xf32>
+  %o = tile.map(%t : tensor<64x64xf32>) {
+  ^bb0(%a: f32, %r: i32, %c: i32):
+    %v = )" + op + R"( %a : f32
+    tile.yield %v : f32
+  } -> tensor<64x64xf32>
+  tile.store %o, %y[%rows] : tensor<64x64xf32>, memref<?xf32>, tensor<64x1xi64>
+  return
+})";
+}
+
+constexpr size_t kCount = 64 * 64;
+
+/// Values of every exponent and both signs, 8 a binade, and the special ones.
+std::vector<float> everyExponent() {
+  std::vector<float> values;
+  for (uint32_t exponent = 0; exponent < 256; ++exponent)
+    for (uint32_t i = 0; i < 8; ++i) {
+      uint32_t bits = exponent << 23 | i * 0x00123457u % 0x800000u;
+      float value;
+      std::memcpy(&value, &bits, 4);
+      values.push_back(value);
+      values.push_back(-value);
+    }
+  values.resize(kCount, 0.0f);
+  return values;
+}
+
+struct Function {
+  const char *op;
+  double (*exact)(double);
+  double low, high; ///< where a dense sample is taken
+  double bound;     ///< ulps
+};
+
+void check(const Function &function, const Isa &isa) {
+  SCOPED_TRACE(std::string(function.op) + " " + isa.name);
+  auto kernel = Kernel::compile(program(function.op), optionsFor(isa), "apply");
+  ASSERT_TRUE(kernel);
+  std::vector<float> x = everyExponent(), y(kCount);
+  double worst = 0, at = 0;
+  for (int round = 0; round < 20; ++round) {
+    kernel->clear();
+    kernel->slot(x.data()).slot(y.data());
+    ASSERT_EQ(kernel->run(), 0);
+    for (size_t i = 0; i < kCount; ++i) {
+      double wanted = function.exact(x[i]);
+      // Results below the normal range may be flushed to zero.
+      if (std::fabs(wanted) < 1.2e-38 && std::fabs(y[i]) <= 1.2e-38)
+        continue;
+      double error = ulps(y[i], wanted);
+      if (!(error <= worst))
+        worst = error, at = x[i];
+    }
+    for (size_t i = 0; i < kCount; ++i)
+      x[i] = float(function.low + (function.high - function.low) * (round * kCount + i) / (20.0 * kCount));
+  }
+  EXPECT_LE(worst, function.bound) << "at " << at;
+  printf("%-10s %-8s %.2f ulp at %g\n", isa.name, function.op, worst, at);
+}
+
+TEST(Math, accuracy_over_all_exponents) {
+  const Function functions[] = {{"math.exp2", [](double x) { return std::exp2(x); }, -127, 128, 2},
+                                {"math.exp", [](double x) { return std::exp(x); }, -87.3, 88.7, 2},
+                                {"math.tanh", [](double x) { return std::tanh(x); }, -9, 9, 6},
+                                {"math.log", [](double x) { return std::log(x); }, 0.5, 2, 3},
+                                {"math.log2", [](double x) { return std::log2(x); }, 0.5, 2, 3}};
+  for (const Isa &isa : availableIsas())
+    for (const Function &function : functions)
+      check(function, isa);
+}
+
+TEST(Math, special_values) {
+  for (const Isa &isa : availableIsas()) {
+    SCOPED_TRACE(isa.name);
+    auto apply = [&](const char *op, std::vector<float> x) {
+      auto kernel = Kernel::compile(program(op), optionsFor(isa), "apply");
+      std::vector<float> y(kCount);
+      size_t count = x.size();
+      x.resize(kCount, 1.0f);
+      if (kernel)
+        kernel->slot(x.data()).slot(y.data()).run();
+      y.resize(count);
+      return y;
+    };
+    float payload;
+    uint32_t bits = 0x7fc001ff;
+    std::memcpy(&payload, &bits, 4);
+    auto exp2 = apply("math.exp2", {-INFINITY, -1e30f, -127, 0, 1, INFINITY, NAN, payload, 127.5f, 128});
+    EXPECT_EQ(exp2[0], 0);
+    EXPECT_EQ(exp2[1], 0);
+    EXPECT_EQ(exp2[2], 0);
+    EXPECT_EQ(exp2[3], 1);
+    EXPECT_EQ(exp2[4], 2);
+    EXPECT_EQ(exp2[5], INFINITY);
+    EXPECT_TRUE(std::isnan(exp2[6]));
+    EXPECT_TRUE(std::isnan(exp2[7]));
+    EXPECT_LE(ulps(exp2[8], std::exp2(127.5)), 2);
+    EXPECT_EQ(exp2[9], INFINITY);
+    auto exp = apply("math.exp", {-INFINITY, 0, INFINITY, NAN, 89, payload});
+    EXPECT_EQ(exp[0], 0);
+    EXPECT_EQ(exp[1], 1);
+    EXPECT_EQ(exp[2], INFINITY);
+    EXPECT_TRUE(std::isnan(exp[3]));
+    EXPECT_EQ(exp[4], INFINITY);
+    EXPECT_TRUE(std::isnan(exp[5]));
+    auto log = apply("math.log", {0, -1, INFINITY, NAN, 1, -0.0f});
+    EXPECT_EQ(log[0], -INFINITY);
+    EXPECT_TRUE(std::isnan(log[1]));
+    EXPECT_EQ(log[2], INFINITY);
+    EXPECT_TRUE(std::isnan(log[3]));
+    EXPECT_EQ(log[4], 0);
+    EXPECT_EQ(log[5], -INFINITY);
+    auto tanh = apply("math.tanh", {INFINITY, -INFINITY, NAN, 0});
+    EXPECT_EQ(tanh[0], 1);
+    EXPECT_EQ(tanh[1], -1);
+    EXPECT_TRUE(std::isnan(tanh[2]));
+    EXPECT_EQ(tanh[3], 0);
+  }
+}
+
+/// Every f16 and bf16 pattern goes to f32 exactly and back to itself; values between two
+/// round to even.
+TEST(Math, conversions) {
+  for (const Isa &isa : availableIsas())
+    for (bool brain : {false, true}) {
+      SCOPED_TRACE(std::string(isa.name) + (brain ? " bf16" : " f16"));
+      std::string type = brain ? "bf16" : "f16";
+      std::string text = R"(
+func.func @convert(%x: memref<?xT>, %y: memref<?xf32>, %z: memref<?xT>) attributes {tile.kernel} {
+  %c0 = arith.constant 0 : index
+  %c64 = arith.constant 64 : index
+  %c1024 = arith.constant 1024 : index
+  %rows = tile.strided_rows %c0, %c64, %c1024 : tensor<1024x1xi64>
+  %t = tile.load %x[%rows] : memref<?xT>, tensor<1024x1xi64> -> tensor<1024x64xf32>
+  tile.store %t, %y[%rows] : tensor<1024x64xf32>, memref<?xf32>, tensor<1024x1xi64>
+  %h = tile.map(%t : tensor<1024x64xf32>) {
+  ^bb0(%a: f32, %r: i32, %c: i32):
+    %one = arith.constant 1.00048828125 : f32
+    %b = arith.mulf %a, %one : f32
+    %v = arith.truncf %b : f32 to T
+    tile.yield %v : T
+  } -> tensor<1024x64xT>
+  tile.store %h, %z[%rows] : tensor<1024x64xT>, memref<?xT>, tensor<1024x1xi64>
+  return
+})";
+      for (size_t at; (at = text.find("xT")) != std::string::npos;)
+        text.replace(at + 1, 1, type);
+      for (size_t at; (at = text.find("to T")) != std::string::npos;)
+        text.replace(at + 3, 1, type);
+      for (size_t at; (at = text.find(": T")) != std::string::npos;)
+        text.replace(at + 2, 1, type);
+      auto kernel = Kernel::compile(text, optionsFor(isa), "convert");
+      ASSERT_TRUE(kernel);
+      std::vector<uint16_t> x(65536), z(65536);
+      std::vector<float> y(65536);
+      for (size_t i = 0; i < x.size(); ++i)
+        x[i] = i;
+      kernel->slot(x.data()).slot(y.data()).slot(z.data()).run();
+      size_t wrong = 0;
+      for (size_t i = 0; i < x.size(); ++i) {
+        float wide = brain ? fromBf16(i) : fromF16(i);
+        bool same = std::isnan(wide) ? std::isnan(y[i]) : wide == y[i];
+        float scaled = wide * 1.00048828125f;
+        // The bf16 instructions flush subnormals, which the spec's tolerance covers.
+        if (brain && std::fabs(scaled) < 1.2e-38f)
+          continue;
+        uint16_t back = brain ? toBf16(scaled) : toF16(scaled);
+        float got = brain ? fromBf16(z[i]) : fromF16(z[i]);
+        same &= std::isnan(scaled) ? std::isnan(got) : back == z[i];
+        wrong += !same;
+      }
+      EXPECT_EQ(wrong, 0u);
+    }
+}
+
+} // namespace

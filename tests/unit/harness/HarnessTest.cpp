@@ -1,0 +1,235 @@
+// The harness against a kernel made of the oracle, right and with faults.
+#include "Support.h"
+
+#include <cstring>
+
+namespace llmopt::harness {
+namespace {
+
+const char *const kRaggedPaged = R"(
+func.func @f(%q: tensor<?x4x16xbf16>, %kv: !attn.kv_cache<2x16xbf16, page = 16>, %s: !attn.sequences)
+    -> (tensor<?x4x16xbf16>, tensor<?x4xf32>) {
+  %o, %l = attn.attention %q, %kv, %s mask(causal and window<100>)
+    : tensor<?x4x16xbf16>, !attn.kv_cache<2x16xbf16, page = 16>, !attn.sequences
+      -> tensor<?x4x16xbf16>, tensor<?x4xf32>
+  return %o, %l : tensor<?x4x16xbf16>, tensor<?x4xf32>
+})";
+
+const char *const kDense = R"(
+func.func @f(%q: tensor<2x?x6x24xf16>, %k: tensor<2x?x2x24xf16>, %v: tensor<2x?x2x8xf16>) -> tensor<2x?x6x8xf16> {
+  %o = attn.attention %q, %k, %v mask(causal)
+    : tensor<2x?x6x24xf16>, tensor<2x?x2x24xf16>, tensor<2x?x2x8xf16> -> tensor<2x?x6x8xf16>
+  return %o : tensor<2x?x6x8xf16>
+})";
+
+const char *const kAppendAttend = R"(
+func.func @f(%q: tensor<?x4x8xf32>, %nk: tensor<?x2x8xf32>, %nv: tensor<?x2x8xf32>, %slots: tensor<?xi64>,
+             %kv: !attn.kv_cache<2x8xf32, page = 3, head_major, interleaved, indptr>, %s: !attn.sequences)
+    -> tensor<?x4x8xf32> {
+  attn.append %nk, %nv, %slots, %kv : tensor<?x2x8xf32>, tensor<?x2x8xf32>, tensor<?xi64>,
+    !attn.kv_cache<2x8xf32, page = 3, head_major, interleaved, indptr>
+  %o = attn.attention %q, %kv, %s mask(causal)
+    : tensor<?x4x8xf32>, !attn.kv_cache<2x8xf32, page = 3, head_major, interleaved, indptr>, !attn.sequences
+      -> tensor<?x4x8xf32>
+  return %o : tensor<?x4x8xf32>
+})";
+
+const char *const kMerge = R"(
+func.func @f(%p: tensor<?x?x3x8xf32>, %l: tensor<?x?x3xf32>) -> (tensor<?x3x8xf16>, tensor<?x3xf32>) {
+  %o, %m = attn.merge %p, %l : tensor<?x?x3x8xf32>, tensor<?x?x3xf32> -> tensor<?x3x8xf16>, tensor<?x3xf32>
+  return %o, %m : tensor<?x3x8xf16>, tensor<?x3xf32>
+})";
+
+const char *const kAppend = R"(
+func.func @f(%nk: tensor<?x2x8xf32>, %nv: tensor<?x2x4xf32>, %slots: tensor<?xi64>,
+             %kv: !attn.kv_cache<2x8xf32, v_dim = 4, page = 16>) {
+  attn.append %nk, %nv, %slots, %kv : tensor<?x2x8xf32>, tensor<?x2x4xf32>, tensor<?xi64>,
+    !attn.kv_cache<2x8xf32, v_dim = 4, page = 16>
+  return
+})";
+
+Shape shapeOf(std::vector<int64_t> queries, std::vector<int64_t> keys) {
+  Shape shape;
+  shape.queryLengths = std::move(queries);
+  shape.keyLengths = std::move(keys);
+  return shape;
+}
+
+Call made(const Spec &spec, const Shape &shape) {
+  llvm::Expected<Call> call = generate(spec, shape);
+  if (call)
+    return std::move(*call);
+  ADD_FAILURE() << llvm::toString(call.takeError());
+  return {};
+}
+
+Report checked(const Spec &spec, const Call &call) {
+  llvm::Expected<Report> report = check(spec, call);
+  if (report)
+    return *report;
+  ADD_FAILURE() << llvm::toString(report.takeError());
+  return {};
+}
+
+TEST(Harness, EveryHardCasePassesWithARightKernel) {
+  for (const char *text : {kRaggedPaged, kDense, kAppendAttend, kMerge, kAppend}) {
+    Spec spec = parse(text);
+    std::vector<Case> cases = hardCases(spec);
+    EXPECT_GE(cases.size(), spec.attention ? 25u : 4u);
+    for (const Case &c : cases) {
+      llvm::Expected<CaseResult> result = runCase(spec, c, [&](Call &call) { return runOracle(spec, call); });
+      ASSERT_TRUE(bool(result)) << c.name << ": " << llvm::toString(result.takeError());
+      EXPECT_TRUE(result->report.passed) << c.name << ": " << result->report.failure;
+      EXPECT_EQ(result->report.rowsChecked, result->report.rowsTotal) << c.name;
+    }
+  }
+}
+
+TEST(Harness, RandomShapesPassWithARightKernel) {
+  for (const char *text : {kRaggedPaged, kDense, kAppendAttend, kMerge, kAppend}) {
+    Spec spec = parse(text);
+    for (const Case &c : randomShapes(spec, 20, 3)) {
+      llvm::Expected<CaseResult> result = runCase(spec, c, [&](Call &call) { return runOracle(spec, call); });
+      ASSERT_TRUE(bool(result)) << c.name << ": " << llvm::toString(result.takeError());
+      EXPECT_TRUE(result->report.passed) << c.name << ": " << result->report.failure;
+    }
+  }
+}
+
+TEST(Harness, CallsDependOnTheSeedAlone) {
+  Spec spec = parse(kRaggedPaged);
+  Shape shape = shapeOf({1, 3}, {20, 40});
+  Call a = made(spec, shape), b = made(spec, shape);
+  for (const HostArray &array : a.arrays)
+    EXPECT_EQ(array.elementBytes(), b.find(array.name)->elementBytes()) << array.name;
+  shape.seed = 2;
+  EXPECT_NE(a.find("q")->elementBytes(), made(spec, shape).find("q")->elementBytes());
+}
+
+TEST(Harness, NothingWrittenFails) {
+  Spec spec = parse(kRaggedPaged);
+  Report report = checked(spec, made(spec, shapeOf({1}, {20})));
+  EXPECT_FALSE(report.passed);
+  EXPECT_NE(report.failure.find("sequence 0, query 0, head 0, component 0: got nan"), std::string::npos) << report.failure;
+}
+
+TEST(Harness, OneWrongElementIsFound) {
+  Spec spec = parse(kRaggedPaged);
+  Call call = made(spec, shapeOf({1, 2}, {20, 33}));
+  ASSERT_FALSE(bool(runOracle(spec, call)));
+  EXPECT_TRUE(checked(spec, call).passed);
+  call.find("o")->set({2, 3, 5}, call.find("o")->get({2, 3, 5}) + 0.25);
+  Report report = checked(spec, call);
+  EXPECT_FALSE(report.passed);
+  EXPECT_EQ(report.row, (reference::Row{1, 1, 3}));
+  EXPECT_EQ(report.component, 5);
+}
+
+TEST(Harness, AWrongLseIsFound) {
+  Spec spec = parse(kRaggedPaged);
+  Call call = made(spec, shapeOf({1, 2}, {20, 33}));
+  ASSERT_FALSE(bool(runOracle(spec, call)));
+  call.find("lse")->set({0, 1}, call.find("lse")->get({0, 1}) + 1e-3);
+  Report report = checked(spec, call);
+  EXPECT_FALSE(report.passed);
+  EXPECT_EQ(report.component, -1);
+  EXPECT_EQ(report.row, (reference::Row{0, 0, 1}));
+}
+
+TEST(Harness, WritesOutsideAreFound) {
+  Spec spec = parse(kRaggedPaged);
+  Shape shape = shapeOf({1, 2}, {20, 33});
+  shape.paddedTokens = 2;
+  auto afterDamage = [&](auto damage) {
+    Call call = made(spec, shape);
+    EXPECT_FALSE(bool(runOracle(spec, call)));
+    damage(call);
+    return checked(spec, call).failure;
+  };
+  EXPECT_EQ(afterDamage([](Call &) {}), "");
+  EXPECT_EQ(afterDamage([](Call &c) { static_cast<uint8_t *>(c.find("o")->data())[-1] = 0; }),
+            "'o' was written outside its elements, at byte -1");
+  EXPECT_EQ(afterDamage([](Call &c) { static_cast<uint8_t *>(c.find("lse")->data())[5 * 4 * 4] = 0; }),
+            "'lse' was written outside its elements, at byte 80");
+  EXPECT_EQ(afterDamage([](Call &c) { c.find("o")->set({4, 0, 0}, 0); }), "'o' was written in a padded row, from row 3 on");
+  EXPECT_EQ(afterDamage([](Call &c) { c.find("v_pool")->set({0, 0, 0, 0}, 7); }), "input 'v_pool' was written");
+}
+
+TEST(Harness, WritesInGapsAreFound) {
+  Spec spec = parse(kDense);
+  Shape shape = shapeOf({3}, {5});
+  shape.strides = StrideStyle::Padded;
+  Call call = made(spec, shape);
+  ASSERT_FALSE(bool(runOracle(spec, call)));
+  EXPECT_TRUE(checked(spec, call).passed);
+  EXPECT_EQ(call.find("o")->strides[2], 16); // 8 components and a gap of 8
+  reference::store(call.find("o")->data(), ElementType::F16, 8, 0);
+  EXPECT_FALSE(checked(spec, call).passed);
+}
+
+TEST(Harness, AnAppendIsChecked) { // A21: a padded row written over a real slot
+  Spec spec = parse(kAppend);
+  Call call = made(spec, shapeOf({23}, {90}));
+  ASSERT_FALSE(bool(runOracle(spec, call)));
+  EXPECT_TRUE(checked(spec, call).passed);
+  call.find("k_pool")->set({0, 0, 0, 0}, 123);
+  EXPECT_FALSE(checked(spec, call).passed);
+}
+
+TEST(Harness, UnseenPagesAreHiddenAndSpoilt) { // A27: W 100, 1024 keys, page 16
+  Spec spec = parse(kRaggedPaged);
+  Shape shape = shapeOf({1}, {1024});
+  shape.hideUnseen = shape.spoilUnseen = true;
+  Call call = made(spec, shape);
+  for (int64_t page = 0; page < 64; ++page) // keys 924 .. 1023 are seen: pages 57 .. 63
+    EXPECT_EQ(call.find("block_table")->get({0, page}) >= 0, page >= 57) << page;
+  int64_t first = int64_t(call.find("block_table")->get({0, 57}));
+  for (int64_t slot = 0; slot < 16; ++slot) // key 912 + slot
+    EXPECT_EQ(std::isnan(call.find("k_pool")->get({first, slot, 0, 0})), slot < 12) << slot;
+}
+
+TEST(Harness, UnusedSlotsHoldGarbage) {
+  Spec spec = parse(kRaggedPaged);
+  Shape shape = shapeOf({1}, {13});
+  shape.garbageInKeys = false;
+  Call call = made(spec, shape);
+  int64_t page = int64_t(call.find("block_table")->get({0, 0}));
+  EXPECT_FALSE(std::isnan(call.find("v_pool")->get({page, 12, 0, 0})));
+  EXPECT_TRUE(std::isnan(call.find("v_pool")->get({page, 13, 0, 0})));
+  EXPECT_EQ(call.find("k_pool")->get({page, 13, 0, 0}), 0);
+}
+
+TEST(Harness, ShapesAreFittedToTheTypes) {
+  Spec spec = parse(kDense);
+  llvm::Expected<Shape> fitted = fit(spec, shapeOf({1, 2, 3}, {5, 6, 7}));
+  ASSERT_TRUE(bool(fitted));
+  EXPECT_EQ(fitted->queryLengths, (std::vector<int64_t>{2, 2})); // batch 2, one length
+  EXPECT_EQ(fitted->keyLengths, (std::vector<int64_t>{6, 6}));   // no `sequences`
+  EXPECT_EQ(fitted->heads, 6);
+  EXPECT_EQ(fitted->vDim, 8);
+}
+
+TEST(Harness, FillsShowWhatTheyShould) {
+  Spec spec = parse(kDense);
+  Shape shape = shapeOf({3}, {5});
+  shape.fill = Fill::ConstantValue;
+  Call call = made(spec, shape);
+  ASSERT_FALSE(bool(runOracle(spec, call)));
+  for (int64_t head = 0; head < 6; ++head)
+    EXPECT_EQ(call.find("o")->get({1, 2, head, 3}), 1 + head / 3);
+}
+
+TEST(Harness, ARefusalCountsWhereTheCaseAllowsIt) {
+  Spec spec = parse(kDense);
+  Case c{"strides", shapeOf({1}, {1}), std::nullopt, true};
+  auto refuse = [](Call &) { return reference::error("no"); };
+  llvm::Expected<CaseResult> result = runCase(spec, c, refuse);
+  ASSERT_TRUE(bool(result));
+  EXPECT_TRUE(result->refused);
+  c.mayRefuse = false;
+  result = runCase(spec, c, refuse);
+  EXPECT_EQ(llvm::toString(result.takeError()), "no");
+}
+
+} // namespace
+} // namespace llmopt::harness

@@ -1,0 +1,146 @@
+// Each mask against tables written by hand.
+#include "Support.h"
+
+namespace llmopt::reference {
+namespace {
+
+using Rows = std::vector<std::string>;
+
+/// What each query of `queries` sees of `keys` keys.
+Rows table(const std::string &mask, int64_t queries, int64_t keys) {
+  Bound bound = weightsOf("mask(" + mask + ")", queries, std::vector<double>(size_t(keys), 0));
+  Rows rows;
+  for (int64_t q = 0; q < queries; ++q)
+    rows.push_back(seenBy(bound, q));
+  return rows;
+}
+
+TEST(Mask, NoneShowsAll) {
+  Bound bound = weightsOf("", 2, {0, 0, 0});
+  EXPECT_EQ(seenBy(bound, 0), "xxx");
+  EXPECT_EQ(seenBy(bound, 1), "xxx");
+}
+
+TEST(Mask, CausalIsBottomRight) {
+  EXPECT_EQ(table("causal", 3, 3), (Rows{"x..", "xx.", "xxx"}));
+  EXPECT_EQ(table("causal", 2, 4), (Rows{"xxx.", "xxxx"}));
+  EXPECT_EQ(table("causal", 1, 4), (Rows{"xxxx"})); // A10: one query sees all keys
+  EXPECT_EQ(table("causal", 4, 2), (Rows{"..", "..", "x.", "xx"}));
+}
+
+TEST(Mask, CausalTopLeft) {
+  EXPECT_EQ(table("causal<top_left>", 2, 4), (Rows{"x...", "xx.."}));
+  EXPECT_EQ(table("causal<top_left>", 4, 2), (Rows{"x.", "xx", "xx", "xx"}));
+}
+
+TEST(Mask, WindowCountsTheCurrentKey) { // A8
+  EXPECT_EQ(table("window<1>", 3, 3), (Rows{"x..", ".x.", "..x"}));
+  EXPECT_EQ(table("window<2>", 3, 3), (Rows{"x..", "xx.", ".xx"}));
+  EXPECT_EQ(table("window<2>", 1, 4), (Rows{"..xx"}));
+  EXPECT_EQ(table("window<2>", 3, 1), (Rows{".", ".", "x"}));
+  EXPECT_EQ(table("window<9>", 2, 2), (Rows{"x.", "xx"}));
+}
+
+TEST(Mask, WindowWithTwoSides) {
+  EXPECT_EQ(table("window<left = 1, right = 1>", 4, 4), (Rows{"xx..", "xxx.", ".xxx", "..xx"}));
+  EXPECT_EQ(table("window<left = 0, right = 2>", 4, 4), (Rows{"xxx.", ".xxx", "..xx", "...x"}));
+  EXPECT_EQ(table("window<left = -1, right = 0>", 3, 3), (Rows{"x..", "xx.", "xxx"}));
+  EXPECT_EQ(table("window<left = 0, right = -1>", 3, 3), (Rows{"xxx", ".xx", "..x"}));
+  EXPECT_EQ(table("window<left = -1, right = -1>", 1, 3), (Rows{"xxx"}));
+}
+
+TEST(Mask, SinkShowsTheFirstKeys) {
+  EXPECT_EQ(table("sink<2>", 2, 4), (Rows{"xx..", "xx.."}));
+  EXPECT_EQ(table("sink<0>", 1, 2), (Rows{".."}));
+  EXPECT_EQ(table("sink<1> or window<2>", 5, 5), (Rows{"x....", "xx...", "xxx..", "x.xx.", "x..xx"}));
+}
+
+TEST(Mask, DilatedCountsFromTheQuery) {
+  EXPECT_EQ(table("dilated<2>", 4, 4), (Rows{"x.x.", ".x.x", "x.x.", ".x.x"}));
+  EXPECT_EQ(table("dilated<3>", 2, 5), (Rows{"x..x.", ".x..x"}));
+  EXPECT_EQ(table("dilated<1>", 1, 3), (Rows{"xxx"}));
+  // Positions -2, -1, 0: the remainder is the floored one.
+  EXPECT_EQ(table("dilated<3>", 3, 1), (Rows{".", ".", "x"}));
+  EXPECT_EQ(table("dilated<2>", 3, 1), (Rows{"x", ".", "x"}));
+}
+
+TEST(Mask, ChunkedSeesItsOwnChunk) {
+  EXPECT_EQ(table("chunked<2>", 4, 4), (Rows{"xx..", "xx..", "..xx", "..xx"}));
+  EXPECT_EQ(table("chunked<3>", 2, 5), (Rows{"...xx", "...xx"}));
+  EXPECT_EQ(table("causal and chunked<3>", 5, 5), (Rows{"x....", "xx...", "xxx..", "...x.", "...xx"}));
+  EXPECT_EQ(table("chunked<4>", 3, 1), (Rows{".", ".", "x"})); // negative positions see nothing
+}
+
+TEST(Mask, Composition) {
+  EXPECT_EQ(table("not causal", 2, 3), (Rows{"..x", "..."}));
+  EXPECT_EQ(table("causal and not window<2>", 4, 4), (Rows{"....", "....", "x...", "xx.."}));
+  EXPECT_EQ(table("(causal and window<2>) or not causal", 3, 3), (Rows{"xxx", "xxx", ".xx"}));
+}
+
+TEST(Mask, Dense) {
+  Bound bound = weightsOf("mask(dense<arg0>)", 2, {0, 0, 0}, 2, "args(%m : tensor<1x2x2x3xi1>)",
+                          ", %m: tensor<1x2x2x3xi1>");
+  bound.bind("arg0", ElementType::Bool, {1, 2, 2, 3}, {1, 0, 1, 0, 0, 0, 0, 1, 0, 1, 1, 0});
+  EXPECT_EQ(seenBy(bound, 0, 0), "x.x");
+  EXPECT_EQ(seenBy(bound, 1, 0), "...");
+  EXPECT_EQ(seenBy(bound, 0, 1), ".x.");
+  EXPECT_EQ(seenBy(bound, 1, 1), "xx.");
+}
+
+TEST(Mask, DenseBroadcastsAndReadsStrides) { // A28: every second element of a longer vector
+  Bound bound = weightsOf("mask(dense<arg0>)", 2, {0, 0, 0, 0}, 2, "args(%m : tensor<1x1x1x4xi8>)",
+                          ", %m: tensor<1x1x1x4xi8>");
+  Array &mask = bound.bind("arg0", ElementType::I8, {1, 1, 1, 8}, {1, 1, 0, 1, 1, 1, 0, 1});
+  mask.shape.back() = 4;
+  mask.strides.back() = 2;
+  for (int64_t q : {0, 1})
+    for (int64_t h : {0, 1})
+      EXPECT_EQ(seenBy(bound, q, h), "x.x.");
+}
+
+TEST(Mask, NumbersOfEachHead) {
+  Bound bound = weightsOf("mask(window<arg0>)", 1, {0, 0, 0}, 2, "args(%w : tensor<2xi32>)", ", %w: tensor<2xi32>");
+  bound.bind("arg0", ElementType::I32, {2}, {1, 3});
+  EXPECT_EQ(seenBy(bound, 0, 0), "..x");
+  EXPECT_EQ(seenBy(bound, 0, 1), "xxx");
+}
+
+TEST(Mask, NumbersAreOverriddenByName) {
+  Bound bound = weightsOf("mask(window<1>)", 1, {0, 0, 0});
+  EXPECT_EQ(seenBy(bound, 0), "..x");
+  bound.inputs.numbers["window"] = 2;
+  EXPECT_EQ(seenBy(bound, 0), ".xx");
+}
+
+TEST(Mask, StrideBelowOneCountsAsOne) {
+  Bound bound = weightsOf("mask(dilated<2>)", 1, {0, 0, 0});
+  bound.inputs.numbers["dilation"] = 0;
+  EXPECT_EQ(seenBy(bound, 0), "xxx");
+}
+
+TEST(Mask, CustomRegion) { // sees positions: query 0 of 2 stands at key 2 of 4
+  Bound bound = weightsOf(R"(mask(custom) where {
+    ^bb0(%b: index, %h: index, %i: index, %j: index):
+      %one = arith.constant 1 : index
+      %d = arith.subi %i, %j : index
+      %r = arith.cmpi eq, %d, %one : index
+      attn.yield %r : i1
+  })", 2, {0, 0, 0, 0});
+  EXPECT_EQ(seenBy(bound, 0), ".x..");
+  EXPECT_EQ(seenBy(bound, 1), "..x.");
+}
+
+TEST(Mask, CustomRegionReadsHeadAndBatch) {
+  Bound bound = weightsOf(R"(mask(causal and custom) where {
+    ^bb0(%b: index, %h: index, %i: index, %j: index):
+      %x = arith.addi %h, %b : index
+      %r = arith.cmpi sge, %j, %x : index
+      attn.yield %r : i1
+  })", 1, {0, 0, 0}, 3);
+  EXPECT_EQ(seenBy(bound, 0, 0), "xxx");
+  EXPECT_EQ(seenBy(bound, 0, 1), ".xx");
+  EXPECT_EQ(seenBy(bound, 0, 2), "..x");
+}
+
+} // namespace
+} // namespace llmopt::reference

@@ -1,0 +1,81 @@
+// The interpreter of regions: each op's meaning, read off a custom score.
+#include "Support.h"
+
+#include "llvm/ADT/StringExtras.h"
+
+#include <cmath>
+
+namespace llmopt::reference {
+namespace {
+
+/// What a region with this body (yielding %r : f32) makes of score `s`; i = j = 2.
+double run(const std::string &body, double s) {
+  Bound bound = weightsOf("mask(window<1>) score {\n^bb0(%s: f32, %b: index, %h: index, %i: index, %j: index):\n" +
+                              body + "\nattn.yield %r : f32\n}", 1, {0, 0, s});
+  return bound.row(0, 0).lse;
+}
+
+/// The same for an integer expression: `body` makes %n : i32 of %x : i32.
+int64_t runInteger(const std::string &body, int64_t x) {
+  return int64_t(run("%x = arith.constant " + std::to_string(x) + " : i32\n" + body +
+                         "\n%r = arith.sitofp %n : i32 to f32", 0));
+}
+
+TEST(Region, RealOps) {
+  EXPECT_EQ(run("%r = arith.negf %s : f32", 3), -3);
+  EXPECT_EQ(run("%c = arith.constant 0.25 : f32\n%r = arith.divf %s, %c : f32", 3), 12);
+  EXPECT_EQ(run("%c = arith.constant 1.0 : f32\n%r = arith.maximumf %s, %c : f32", -3), 1);
+  EXPECT_EQ(run("%c = arith.constant 1.0 : f32\n%r = arith.minnumf %s, %c : f32", -3), -3);
+  EXPECT_NEAR(run("%r = math.tanh %s : f32", 0.5), std::tanh(0.5), 1e-15);
+  EXPECT_NEAR(run("%r = math.rsqrt %s : f32", 4), 0.5, 1e-15);
+  EXPECT_NEAR(run("%r = math.fma %s, %s, %s : f32", 3), 12, 1e-15);
+  EXPECT_EQ(run("%r = math.roundeven %s : f32", 2.5), 2);
+  EXPECT_EQ(run("%r = math.powf %s, %s : f32", 3), 27);
+}
+
+TEST(Region, Comparisons) {
+  for (auto [predicate, less, equal, nan] :
+       {std::tuple("olt", 1, 0, 0), std::tuple("ole", 1, 1, 0), std::tuple("ogt", 0, 0, 0), std::tuple("oeq", 0, 1, 0),
+        std::tuple("one", 1, 0, 0), std::tuple("ult", 1, 0, 1), std::tuple("ueq", 0, 1, 1), std::tuple("une", 1, 0, 1),
+        std::tuple("uno", 0, 0, 1), std::tuple("ord", 1, 1, 0)}) {
+    auto value = [&, p = predicate](const std::string &a) {
+      return run("%z = arith.constant 2.0 : f32\n%a = arith.constant " + a + " : f32\n%c = arith.cmpf " + p +
+                     ", %a, %z : f32\n%r = arith.uitofp %c : i1 to f32", 0);
+    };
+    EXPECT_EQ(value("1.0"), less) << predicate;
+    EXPECT_EQ(value("2.0"), equal) << predicate;
+    EXPECT_EQ(value("0x7FC00000"), nan) << predicate;
+  }
+}
+
+TEST(Region, IntegerOps) {
+  EXPECT_EQ(runInteger("%c = arith.constant 3 : i32\n%n = arith.divsi %x, %c : i32", -7), -2);
+  EXPECT_EQ(runInteger("%c = arith.constant 3 : i32\n%n = arith.floordivsi %x, %c : i32", -7), -3);
+  EXPECT_EQ(runInteger("%c = arith.constant 3 : i32\n%n = arith.ceildivsi %x, %c : i32", 7), 3);
+  EXPECT_EQ(runInteger("%c = arith.constant 3 : i32\n%n = arith.remsi %x, %c : i32", -7), -1);
+  EXPECT_EQ(runInteger("%c = arith.constant 3 : i32\n%n = arith.remui %x, %c : i32", -1), 0); // 2^32-1 mod 3
+  EXPECT_EQ(runInteger("%c = arith.constant 1 : i32\n%n = arith.shrui %x, %c : i32", -2), 2147483647);
+  EXPECT_EQ(runInteger("%c = arith.constant 1 : i32\n%n = arith.shrsi %x, %c : i32", -2), -1);
+  EXPECT_EQ(runInteger("%c = arith.constant 65536 : i32\n%n = arith.muli %x, %c : i32", 65536), 0); // wraps
+  EXPECT_EQ(runInteger("%c = arith.cmpi ult, %x, %x : i32\n%n = arith.extui %c : i1 to i32", 5), 0);
+  EXPECT_EQ(runInteger("%c = arith.cmpi eq, %x, %x : i32\n%n = arith.extsi %c : i1 to i32", 5), -1);
+  EXPECT_EQ(runInteger("%t = arith.trunci %x : i32 to i8\n%n = arith.extsi %t : i8 to i32", 200), -56);
+  EXPECT_EQ(runInteger("%n = math.absi %x : i32", -9), 9);
+}
+
+TEST(Region, PositionsAndConversions) { // i = j = 2
+  EXPECT_EQ(run("%d = arith.muli %i, %j : index\n%n = arith.index_cast %d : index to i32\n"
+                "%r = arith.sitofp %n : i32 to f32", 0), 4);
+  EXPECT_EQ(run("%n = arith.fptosi %s : f32 to i32\n%r = arith.sitofp %n : i32 to f32", -2.75), -2);
+  EXPECT_EQ(run("%t = arith.truncf %s : f32 to bf16\n%r = arith.extf %t : bf16 to f32", 1 + 0x1p-9), 1);
+}
+
+TEST(Region, AnUnknownOpIsNamed) {
+  Bound bound = weightsOf("score {\n^bb0(%s: f32, %b: index, %h: index, %i: index, %j: index):\n"
+                          "%n = arith.bitcast %s : f32 to i32\n%r = arith.bitcast %n : i32 to f32\n"
+                          "attn.yield %r : f32\n}", 1, {0});
+  EXPECT_EQ(bound.rowError(0, 0), "the oracle does not know op 'arith.bitcast' in a region");
+}
+
+} // namespace
+} // namespace llmopt::reference

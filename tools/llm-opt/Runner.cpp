@@ -1,0 +1,116 @@
+// See Runner.h.
+#include "tools/llm-opt/Runner.h"
+#include "runtime/device/cpu/BoundCall.h"
+
+#include <chrono>
+
+namespace llmopt::cli {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double secondsSince(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+llvm::Error errorOf(const runtime::Status &status) { return llvm::createStringError(status.message()); }
+
+bundle::ElementType elementTypeOf(reference::ElementType type) {
+  switch (type) {
+  case reference::ElementType::F32: return bundle::ElementType::F32;
+  case reference::ElementType::F16: return bundle::ElementType::F16;
+  case reference::ElementType::BF16: return bundle::ElementType::BF16;
+  case reference::ElementType::Bool: return bundle::ElementType::Bool;
+  case reference::ElementType::I8: return bundle::ElementType::I8;
+  case reference::ElementType::I32: return bundle::ElementType::I32;
+  default: return bundle::ElementType::I64;
+  }
+}
+
+/// Arrays and numbers of a harness call as the runtime takes them. A rank-0 array is a
+/// scalar operand.
+runtime::CallArguments argumentsOf(harness::Call &call) {
+  runtime::CallArguments arguments;
+  for (harness::HostArray &array : call.arrays) {
+    if (array.shape.empty()) {
+      double value = array.get({});
+      if (array.type == reference::ElementType::F32)
+        arguments.scalars[array.name] = value;
+      else
+        arguments.scalars[array.name] = int64_t(value);
+      continue;
+    }
+    arguments.arrays[array.name] = {array.data(), elementTypeOf(array.type),
+                                    {array.shape.begin(), array.shape.end()},
+                                    {array.strides.begin(), array.strides.end()}};
+  }
+  return arguments;
+}
+
+} // namespace
+
+llvm::Expected<std::unique_ptr<Runner>> Runner::compile(mlir::func::FuncOp spec) {
+  llvm::Expected<CompileOptions> options = hostOptions();
+  if (!options)
+    return options.takeError();
+  return compile(spec, *options);
+}
+
+llvm::Expected<std::unique_ptr<Runner>> Runner::compile(mlir::func::FuncOp spec, const CompileOptions &options) {
+  auto start = Clock::now();
+  llvm::Expected<bundle::Program> program = compileSpec(spec, options);
+  if (!program)
+    return program.takeError();
+  llvm::Expected<std::unique_ptr<Runner>> runner = load(std::move(*program));
+  if (runner)
+    (*runner)->compileTime = secondsSince(start);
+  return runner;
+}
+
+llvm::Expected<std::unique_ptr<Runner>> Runner::load(bundle::Program program) {
+  runtime::StatusOr<runtime::CpuProgram> loaded = runtime::CpuProgram::load(std::move(program));
+  if (!loaded)
+    return errorOf(loaded.status());
+  return std::unique_ptr<Runner>(new Runner(std::move(*loaded)));
+}
+
+llvm::Error Runner::run(harness::Call &call, RunFigures *figures, unsigned repeats) {
+  runtime::CallArguments arguments = argumentsOf(call);
+  for (const auto &[name, value] : call.numbers) {
+    for (const bundle::Scalar &scalar : program().scalars) {
+      if (scalar.name != name)
+        continue;
+      if (scalar.type == bundle::ScalarType::F32)
+        arguments.scalars[name] = value;
+      else
+        arguments.scalars[name] = int64_t(value);
+    }
+  }
+  auto start = Clock::now();
+  runtime::BindOptions options;
+  options.plan.threads = pool.size();
+  options.plan.workers = pool.size() * kWorkersPerThread;
+  runtime::StatusOr<runtime::BoundCall> bound = runtime::BoundCall::bind(loaded, arguments, options);
+  if (!bound)
+    return errorOf(bound.status());
+  RunFigures local;
+  local.bind = secondsSince(start);
+  local.run = 1e30;
+  for (unsigned r = 0; r < repeats; ++r) {
+    start = Clock::now();
+    runtime::Status status = bound->run(pool);
+    local.run = std::min(local.run, secondsSince(start));
+    if (!status.ok())
+      return errorOf(status);
+  }
+  std::span<const uint64_t> counters = bound->counters();
+  for (size_t i = 0; i + 1 < counters.size(); i += 2) {
+    local.tilesVisited += counters[i];
+    local.tilesPredicated += counters[i + 1];
+  }
+  if (figures)
+    *figures = local;
+  return llvm::Error::success();
+}
+
+} // namespace llmopt::cli
