@@ -6,15 +6,28 @@
 #include "tools/import/Onnx.h"
 
 #include <memory>
+#include <new>
 
 namespace llmopt::importer {
+
+/// Memory at 64-byte boundaries, as devices want it.
+template <typename T> struct AlignedAllocator {
+  using value_type = T;
+  static constexpr std::align_val_t kAlignment{64};
+  AlignedAllocator() = default;
+  template <typename U> AlignedAllocator(const AlignedAllocator<U> &) {}
+  T *allocate(size_t n) { return static_cast<T *>(::operator new(n * sizeof(T), kAlignment)); }
+  void deallocate(T *p, size_t) { ::operator delete(p, kAlignment); }
+  bool operator==(const AlignedAllocator &) const { return true; }
+};
+using AlignedBytes = std::vector<uint8_t, AlignedAllocator<uint8_t>>;
 
 /// A view of shared storage; strides count elements.
 struct NamedArray {
   std::string name; ///< "q", "k", "v", "kv_len", "arg0", "o"
   DataType type = DataType::F32;
   std::vector<int64_t> shape, strides;
-  std::shared_ptr<std::vector<uint8_t>> storage;
+  std::shared_ptr<AlignedBytes> storage;
 
   void *data() const { return storage->data(); }
   int64_t elements() const;

@@ -8,10 +8,10 @@ using namespace llmopt::importer;
 
 namespace {
 
-using Storage = std::shared_ptr<std::vector<uint8_t>>;
+using Storage = std::shared_ptr<AlignedBytes>;
 
-Storage share(std::vector<uint8_t> bytes) {
-  return std::make_shared<std::vector<uint8_t>>(std::move(bytes));
+Storage share(const std::vector<uint8_t> &bytes) {
+  return std::make_shared<AlignedBytes>(bytes.begin(), bytes.end());
 }
 
 class ArrayBuilder {
@@ -207,7 +207,7 @@ private:
     const std::vector<int64_t> &q = built("q").shape;
     int64_t elements = q[0] * q[1] * q[2] * function.vHeadDim;
     std::vector<uint8_t> nan(size_t(elements) * sizeOf(function.type), 0xff);
-    return view(share(std::move(nan)), q[0], q[1], q[2], function.vHeadDim, packed);
+    return view(share(nan), q[0], q[1], q[2], function.vHeadDim, packed);
   }
 
   const OnnxFunction &function;
