@@ -19,6 +19,7 @@ namespace cli {
 int compileCommand(int argc, char **argv);
 int verifyCommand(int argc, char **argv);
 int fuzzCommand(int argc, char **argv);
+int importCommand(int argc, char **argv);
 } // namespace cli
 
 } // namespace llmopt

@@ -14,6 +14,7 @@ static constexpr Command commands[] = {
     {"compile", "lower a spec and emit the text of a stage, or a bundle", cli::compileCommand},
     {"verify", "run a spec on random and hard inputs against the float64 oracle", cli::verifyCommand},
     {"fuzz", "random valid specs against the oracle", cli::fuzzCommand},
+    {"import", "a Hugging Face config.json or an ONNX model to attn IR", cli::importCommand},
 };
 
 /// Run `command` with argv[first], ... as its arguments.
