@@ -94,10 +94,20 @@ public:
     return result;
   }
 
+  /// A scalar arg may be named by a region that captures it.
+  void markCaptured() {
+    for (Region &body : op.getBodies())
+      body.walk([&](Operation *inner) {
+        for (auto [i, arg] : llvm::enumerate(op.getArgs()))
+          if (llvm::is_contained(inner->getOperands(), arg))
+            used.set(i);
+      });
+  }
+
   LogicalResult verifyAllUsed() {
     int unused = used.find_first_unset();
     if (unused >= 0)
-      return op.emitOpError() << "arg" << unused << " is named by no clause";
+      return op.emitOpError() << "arg" << unused << " is named by no clause and read by no region";
     return success();
   }
 
@@ -245,6 +255,7 @@ LogicalResult llmopt::attn::verifyClauses(AttentionOp op) {
     return failure();
   if (op.getSinkAttr() && failed(args.verifySink(op.getSinkAttr())))
     return failure();
+  args.markCaptured();
   if (failed(args.verifyAllUsed()) || failed(verifyRegionNames(op)))
     return failure();
 

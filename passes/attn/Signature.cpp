@@ -1,6 +1,8 @@
 // Arrays, numbers and slots of a spec function; see Signature.h.
 #include "passes/attn/Signature.h"
 
+#include "dialect/attn/mask/RegionBounds.h"
+
 #include "llvm/ADT/StringSet.h"
 
 using namespace mlir;
@@ -306,8 +308,14 @@ public:
   }
   attn::MaskBounds regionBounds(unsigned index) const override {
     attn::AttentionOp op = signature.attention;
-    (void)op;
-    return attn::MaskBounds::unknown();
+    return attn::regionBounds(op.getBodies()[index], *this);
+  }
+  std::optional<attn::BoundExpr> captured(Value value) const override {
+    auto argument = dyn_cast<BlockArgument>(value);
+    int scalar = argument ? signature.captured(argument) : -1;
+    if (scalar < 0)
+      return std::nullopt;
+    return attn::BoundExpr::scalar(scalar);
   }
 
 private:

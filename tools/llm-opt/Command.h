@@ -19,6 +19,11 @@ namespace cli {
 int compileCommand(int argc, char **argv);
 int verifyCommand(int argc, char **argv);
 int fuzzCommand(int argc, char **argv);
+int runCommand(int argc, char **argv);
+int explainCommand(int argc, char **argv);
+int conformanceCommand(int argc, char **argv);
+int demoCommand(int argc, char **argv);
+int envCommand(int argc, char **argv);
 int importCommand(int argc, char **argv);
 } // namespace cli
 

@@ -86,6 +86,10 @@ llvm::Error Runner::run(harness::Call &call, RunFigures *figures, unsigned repea
         arguments.scalars[name] = int64_t(value);
     }
   }
+  return run(arguments, figures, repeats);
+}
+
+llvm::Error Runner::run(const runtime::CallArguments &arguments, RunFigures *figures, unsigned repeats) {
   auto start = Clock::now();
   runtime::BindOptions options;
   options.plan.threads = pool.size();

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "codegen/compile/Compile.h"
+#include "runtime/device/Arguments.h"
 #include "runtime/device/cpu/CpuProgram.h"
 #include "runtime/device/cpu/ThreadPool.h"
 #include "tools/harness/Call.h"
@@ -28,6 +29,10 @@ public:
 
   /// Runs a call; its output arrays are filled. `repeats` > 1 keeps the shortest run.
   llvm::Error run(harness::Call &call, RunFigures *figures = nullptr, unsigned repeats = 1);
+
+  /// The same with the caller's own arrays and numbers.
+  llvm::Error run(const runtime::CallArguments &arguments, RunFigures *figures = nullptr,
+                  unsigned repeats = 1);
 
   const bundle::Program &program() const { return loaded.program(); }
   double compileSeconds() const { return compileTime; }

@@ -13,6 +13,11 @@ static constexpr Command commands[] = {
     {"opt", "run passes and pipelines on a file, with the options of mlir-opt", runOpt},
     {"compile", "lower a spec and emit the text of a stage, or a bundle", cli::compileCommand},
     {"verify", "run a spec on random and hard inputs against the float64 oracle", cli::verifyCommand},
+    {"run", "run a spec once on given arrays (.npy)", cli::runCommand},
+    {"explain", "the schedule, the tiles that a run visits, bytes and operations", cli::explainCommand},
+    {"conformance", "ONNX-style case folders: passed, failed, skipped", cli::conformanceCommand},
+    {"demo", "real models' attention on ragged paged batches, checked and timed", cli::demoCommand},
+    {"env", "versions and the machine, for a bug report", cli::envCommand},
     {"fuzz", "random valid specs against the oracle", cli::fuzzCommand},
     {"import", "a Hugging Face config.json or an ONNX model to attn IR", cli::importCommand},
 };
@@ -35,7 +40,7 @@ int main(int argc, char **argv) {
   // Not a command: help, or a mistake. CLI11 knows the commands for the help text only.
   CLI::App app("Attention kernels from a description", "llm-opt");
   app.require_subcommand(1);
-  app.set_version_flag("--version", std::string("llm-opt ") + "0.1.0");
+  app.set_version_flag("--version", "llm-opt " LLMOPT_VERSION);
   for (const Command &command : commands)
     app.add_subcommand(command.name, command.summary);
   if (argc > 1 && argv[1][0] != '-') {

@@ -176,13 +176,12 @@ TEST(BoundCall, AppendSkipsSlotMinusOneAndThenAttends) {
   EXPECT_FALSE(BoundCall::bind(loadOrDie(makeProgram(spec)), arguments));
 }
 
-TEST(BoundCall, CountersAreOptional) {
+TEST(BoundCall, CountersStartAnewWithEachRun) {
   ThreadPool pool(2);
   Case data(Spec(), {4}, {30});
   CpuProgram program = loadOrDie(makeProgram(Spec()));
   BindOptions options =
       withPlan({.workers = 2, .splitPolicy = SplitPolicy::None});
-  options.counters = true;
   StatusOr<BoundCall> call =
       BoundCall::bind(program, data.arguments(), options);
   ASSERT_TRUE(call);
@@ -192,9 +191,6 @@ TEST(BoundCall, CountersAreOptional) {
     EXPECT_EQ(call->counters()[0] + call->counters()[2], 16u)
         << "rows: 4 queries, 4 heads";
   }
-  options.counters = false;
-  EXPECT_TRUE(
-      BoundCall::bind(program, data.arguments(), options)->counters().empty());
 }
 
 TEST(BoundCall, DecodeNeedsNoQueryOffsets) {
@@ -227,51 +223,3 @@ TEST(BoundCall, AFailingKernelIsNamed) {
       "Internal: kernel 'failing' of program 'scalar_attention' returned -7");
 }
 
-TEST(BoundCall, MergesPartialsOfTheCaller) {
-  // 3 partials of 5 tokens and 4 heads; one partial saw nothing for token 2.
-  Spec spec;
-  Program program = makeProgram(spec);
-  std::erase_if(program.kernels,
-                [](const Kernel &k) { return k.kind != KernelKind::Merge; });
-  for (Buffer &buffer : program.buffers)
-    buffer.nullable = true;
-  program.buffers.push_back({"partial",
-                             BufferRole::PartialIn,
-                             ElementType::F32,
-                             false,
-                             false,
-                             {-1, -1, 4, 6}});
-  program.buffers.push_back({"partial_lse",
-                             BufferRole::PartialLseIn,
-                             ElementType::F32,
-                             false,
-                             false,
-                             {-1, -1, 4}});
-  Case data(spec, {5}, {5});
-  std::vector<float> partial = data.randomArray(3 * 5 * 4 * 6),
-                     lses = data.randomArray(3 * 5 * 4);
-  lses[0 * 20 + 2 * 4 + 1] = -std::numeric_limits<float>::infinity();
-  CallArguments all = data.arguments(), arguments;
-  // The kernel takes its sizes from q and k.
-  for (const char *name : {"q", "k", "o", "lse"})
-    arguments.arrays[name] = all.arrays[name];
-  arguments.arrays["partial"] =
-      ArrayRef::contiguous(partial.data(), ElementType::F32, {3, 5, 4, 6});
-  arguments.arrays["partial_lse"] =
-      ArrayRef::contiguous(lses.data(), ElementType::F32, {3, 5, 4});
-  ThreadPool pool(2);
-  runOrDie(loadOrDie(program), arguments, withPlan({.workers = 3}), pool);
-  for (int row = 0; row < 20; ++row) {
-    double sum = 0;
-    for (int n = 0; n < 3; ++n)
-      sum += std::exp(double(lses[n * 20 + row]));
-    ASSERT_NEAR(data.lse[row], std::log(sum), 1e-5);
-    for (int d = 0; d < 6; ++d) {
-      double expected = 0;
-      for (int n = 0; n < 3; ++n)
-        expected += std::exp(double(lses[n * 20 + row])) / sum *
-                    partial[(n * 20 + row) * 6 + d];
-      ASSERT_NEAR(data.output[row * 6 + d], expected, 1e-5);
-    }
-  }
-}

@@ -1,0 +1,155 @@
+// llm-opt demo: the main job on real models. Imports config.json files, compiles the
+// prefill and decode attention of every layer kind, runs them on a ragged batch over a
+// paged cache with shuffled pages, checks chosen rows against the oracle, and prints
+// times beside the machine's limits measured in the same run.
+#include "tools/bench/Roof.h"
+#include "tools/harness/Cases.h"
+#include "tools/import/Import.h"
+#include "tools/llm-opt/Command.h"
+#include "tools/llm-opt/Devices.h"
+#include "tools/llm-opt/Runner.h"
+#include "tools/llm-opt/SpecFile.h"
+#include "tools/llm-opt/Work.h"
+
+#include "runtime/base/File.h"
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include <filesystem>
+
+namespace llmopt::cli {
+namespace {
+
+/// 8 sequences from one key to 4096.
+const std::vector<int64_t> kLengths = {1, 17, 128, 333, 1000, 2049, 3000, 4096};
+
+constexpr uint64_t kMaxConfigBytes = 16 << 20;
+
+struct Line {
+  std::string kernel, shape;
+  double compileMs = 0, runMs = 0;
+  double share = 0;  ///< of the limit named in `limit`
+  std::string limit; ///< "FMA", "bf16 dot", "read"
+  harness::Report report;
+};
+
+struct Demo {
+  bench::Roof roof;
+  std::vector<Line> lines;
+  bool json = false;
+};
+
+void setShare(Line &line, const Demo &demo, const bundle::Program &program, const Work &work, bool decode) {
+  double seconds = line.runMs / 1e3;
+  if (decode) {
+    line.limit = "read";
+    line.share = (work.keyBytes + work.queryBytes) / seconds / demo.roof.readBytes;
+    return;
+  }
+  bool bf16 = false;
+  for (const bundle::Buffer &buffer : program.buffers)
+    bf16 |= buffer.role == bundle::BufferRole::Query && buffer.type == bundle::ElementType::BF16;
+  bool dot = bf16 && demo.roof.bf16DotFlops > 0;
+  line.limit = dot ? "bf16 dot" : "FMA";
+  line.share = work.flops / seconds / (dot ? demo.roof.bf16DotFlops : demo.roof.fmaFlops);
+}
+
+llvm::Error runFunction(Demo &demo, const std::string &model, mlir::func::FuncOp function, bool decode) {
+  llvm::Expected<harness::Spec> spec = harness::specOf(function);
+  if (!spec)
+    return spec.takeError();
+  llvm::Expected<std::unique_ptr<Runner>> runner = Runner::compile(function);
+  if (!runner)
+    return runner.takeError();
+  harness::Shape shape;
+  shape.keyLengths = kLengths;
+  shape.queryLengths = decode ? std::vector<int64_t>(kLengths.size(), 1) : kLengths;
+  llvm::Expected<harness::Call> call = harness::generate(*spec, shape);
+  if (!call)
+    return call.takeError();
+  RunFigures figures;
+  if (llvm::Error error = (*runner)->run(*call, &figures, decode ? 20 : 2))
+    return error;
+  Line line;
+  line.kernel = fmt::format("{} {}", model, function.getName().str());
+  line.shape = fmt::format("{}/{} heads, d {}, 8 sequences, keys 1..4096", (*runner)->program().facts.queryHeads,
+                           (*runner)->program().facts.kvHeads, (*runner)->program().facts.dQk);
+  line.compileMs = (*runner)->compileSeconds() * 1e3;
+  line.runMs = figures.run * 1e3;
+  setShare(line, demo, (*runner)->program(), workOf((*runner)->program(), shape, *call), decode);
+  llvm::Expected<harness::Report> report = harness::check(*spec, *call);
+  if (!report)
+    return report.takeError();
+  line.report = *report;
+  demo.lines.push_back(std::move(line));
+  return llvm::Error::success();
+}
+
+llvm::Error runModel(Demo &demo, const std::string &path) {
+  runtime::StatusOr<std::vector<uint8_t>> bytes = runtime::readFile(path, kMaxConfigBytes);
+  if (!bytes)
+    return llvm::createStringError(bytes.status().message());
+  std::string text(bytes->begin(), bytes->end());
+  std::string name = std::filesystem::path(path).stem().string();
+  importer::StatusOr<importer::ImportResult> model = importer::importHuggingFace(text, path);
+  if (!model)
+    return llvm::createStringError(model.status().message());
+  std::unique_ptr<SpecFile> file = SpecFile::parse(model->ir, path);
+  if (!file)
+    return llvm::createStringError(fmt::format("{}: the imported IR does not parse", path));
+  for (const importer::ImportedFunction &function : model->functions)
+    for (mlir::func::FuncOp spec : file->specs(function.name))
+      if (llvm::Error error = runFunction(demo, name, spec, function.phase == "decode"))
+        return error;
+  return llvm::Error::success();
+}
+
+void print(const Demo &demo) {
+  if (demo.json) {
+    for (const Line &line : demo.lines) {
+      nlohmann::json row = {{"kernel", line.kernel}, {"shape", line.shape}, {"compile_ms", line.compileMs},
+                            {"run_ms", line.runMs}, {"share", line.share}, {"limit", line.limit},
+                            {"error_over_tolerance", line.report.worst}, {"rows_checked", line.report.rowsChecked},
+                            {"rows", line.report.rowsTotal}, {"passed", line.report.passed}};
+      fmt::print("{}\n", row.dump());
+    }
+    return;
+  }
+  fmt::print("{} threads, {}: FMA {:.0f} GFLOP/s, bf16 dot {:.0f} GFLOP/s, read {:.1f} GB/s\n", demo.roof.threads,
+             demo.roof.isa, demo.roof.fmaFlops / 1e9, demo.roof.bf16DotFlops / 1e9, demo.roof.readBytes / 1e9);
+  fmt::print("{:<26}{:<46}{:>11}{:>9}{:>17}{:>17}{:>15}\n", "kernel", "shape", "compile ms", "run ms",
+             "of the roof", "error/tolerance", "rows checked");
+  for (const Line &line : demo.lines)
+    fmt::print("{:<26}{:<46}{:>11.0f}{:>9.2f}{:>17}{:>17}{:>15}\n", line.kernel, line.shape, line.compileMs,
+               line.runMs, fmt::format("{:.0f}% {}", line.share * 100, line.limit),
+               line.report.passed ? fmt::format("{:.3f}", line.report.worst) : "FAILED",
+               fmt::format("{}/{}", line.report.rowsChecked, line.report.rowsTotal));
+}
+
+} // namespace
+
+int demoCommand(int argc, char **argv) {
+  CLI::App app{"Real models' attention: import, compile, run, check, time", "llm-opt demo"};
+  std::vector<std::string> models;
+  std::string device = "auto";
+  Demo demo;
+  app.add_option("CONFIG", models, "Hugging Face config.json files")->required();
+  app.add_option("--device", device, "auto or cpu");
+  app.add_flag("--json", demo.json, "one JSON object a kernel");
+  CLI11_PARSE(app, argc, argv);
+  if (std::string problem = deviceProblem(device); !problem.empty())
+    return fail("demo", problem);
+  demo.roof = bench::measureRoof(runtime::ThreadPool::defaultThreads());
+  for (const std::string &model : models)
+    if (llvm::Error error = runModel(demo, model))
+      return fail("demo", std::move(error));
+  print(demo);
+  for (const Line &line : demo.lines)
+    if (!line.report.passed)
+      return fail("demo", fmt::format("{}: {}", line.kernel, line.report.failure));
+  return 0;
+}
+
+} // namespace llmopt::cli

@@ -1,0 +1,198 @@
+// llm-opt run: one call of a spec or of a saved bundle on given .npy arrays.
+#include "runtime/base/Npy.h"
+#include "runtime/bundle/BundleIO.h"
+#include "tools/llm-opt/Command.h"
+#include "tools/llm-opt/Devices.h"
+#include "tools/llm-opt/Runner.h"
+#include "tools/llm-opt/SpecFile.h"
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include <list>
+#include <optional>
+
+namespace llmopt::cli {
+namespace {
+
+using bundle::ElementType;
+using runtime::NpyArray;
+using runtime::NpyType;
+
+struct Options {
+  std::string spec, device = "auto", function;
+  std::vector<std::string> inputs, outputs, numbers;
+  bool json = false;
+};
+
+std::optional<ElementType> elementTypeOf(NpyType type) {
+  switch (type) {
+  case NpyType::F16: return ElementType::F16;
+  case NpyType::F32: return ElementType::F32;
+  case NpyType::BF16: return ElementType::BF16;
+  case NpyType::I8: return ElementType::I8;
+  case NpyType::I32: return ElementType::I32;
+  case NpyType::I64: return ElementType::I64;
+  case NpyType::U32: return ElementType::U32;
+  case NpyType::Bool: return ElementType::Bool;
+  default: return std::nullopt;
+  }
+}
+
+NpyType npyTypeOf(ElementType type) {
+  switch (type) {
+  case ElementType::F16: return NpyType::F16;
+  case ElementType::BF16: return NpyType::BF16;
+  default: return NpyType::F32;
+  }
+}
+
+llvm::Expected<std::pair<std::string, std::string>> splitSetting(const std::string &option,
+                                                                 const std::string &text) {
+  size_t equals = text.find('=');
+  if (equals == std::string::npos || equals == 0 || equals + 1 == text.size())
+    return llvm::createStringError(
+        fmt::format("{} {}: NAME=VALUE is wanted", option, text));
+  return std::pair{text.substr(0, equals), text.substr(equals + 1)};
+}
+
+/// Owns what a call's arguments point to.
+struct Arrays {
+  std::list<NpyArray> inputs;
+  std::map<std::string, NpyArray> outputs;
+  runtime::CallArguments arguments;
+};
+
+llvm::Error readInputs(const Options &options, Arrays &arrays) {
+  for (const std::string &text : options.inputs) {
+    auto setting = splitSetting("--input", text);
+    if (!setting)
+      return setting.takeError();
+    runtime::StatusOr<NpyArray> array = runtime::readNpy(setting->second);
+    if (!array)
+      return llvm::createStringError(array.status().message());
+    std::optional<ElementType> type = elementTypeOf(array->type);
+    if (!type)
+      return llvm::createStringError(fmt::format("{}: elements are {}; kernels take f32, f16, bf16, bool and "
+                                                 "integers", setting->second, runtime::toString(array->type)));
+    arrays.inputs.push_back(std::move(*array));
+    NpyArray &held = arrays.inputs.back();
+    arrays.arguments.arrays[setting->first] =
+        runtime::ArrayRef::contiguous(held.bytes.data(), *type, held.shape);
+  }
+  for (const std::string &text : options.numbers) {
+    auto setting = splitSetting("--set", text);
+    if (!setting)
+      return setting.takeError();
+    char *end = nullptr;
+    double value = std::strtod(setting->second.c_str(), &end);
+    if (*end)
+      return llvm::createStringError(fmt::format("--set {}: '{}' is no number", text, setting->second));
+    arrays.arguments.scalars[setting->first] = value;
+  }
+  return llvm::Error::success();
+}
+
+/// Shape of an output: that of the query, with d_v; without the last dimension for LSE.
+llvm::Error makeOutputs(const bundle::Program &program, Arrays &arrays) {
+  const char *like = program.facts.queryHeads ? "q" : "partials";
+  auto query = arrays.arguments.arrays.find(like);
+  for (const bundle::Buffer &buffer : program.buffers) {
+    if (!buffer.output)
+      continue;
+    if (query == arrays.arguments.arrays.end())
+      return llvm::createStringError(fmt::format("--input {}=FILE.npy is missing", like));
+    std::vector<int64_t> shape = query->second.shape;
+    if (!program.facts.queryHeads && !shape.empty())
+      shape.erase(shape.begin());
+    shape.resize(buffer.extents.size(), 1);
+    for (size_t d = 0; d < shape.size(); ++d)
+      if (buffer.extents[d] >= 0)
+        shape[d] = buffer.extents[d];
+    NpyArray &array = arrays.outputs[buffer.name];
+    array.type = npyTypeOf(buffer.type);
+    array.shape = shape;
+    int64_t count = 1;
+    for (int64_t extent : shape)
+      count *= extent;
+    array.bytes.resize(size_t(count) * runtime::bytesOf(array.type));
+    arrays.arguments.arrays[buffer.name] =
+        runtime::ArrayRef::contiguous(array.bytes.data(), buffer.type, shape);
+  }
+  return llvm::Error::success();
+}
+
+llvm::Error writeOutputs(const Options &options, Arrays &arrays) {
+  for (const std::string &text : options.outputs) {
+    auto setting = splitSetting("--output", text);
+    if (!setting)
+      return setting.takeError();
+    auto output = arrays.outputs.find(setting->first);
+    const NpyArray *array = output == arrays.outputs.end() ? nullptr : &output->second;
+    if (!array)
+      return llvm::createStringError(fmt::format("--output {}: the spec has no result of that name; o and lse "
+                                                 "are results", text));
+    if (runtime::Status status = runtime::writeNpy(*array, setting->second); !status.ok())
+      return llvm::createStringError(status.message());
+  }
+  return llvm::Error::success();
+}
+
+llvm::Expected<std::unique_ptr<Runner>> load(const Options &options) {
+  if (options.spec.ends_with(".bundle")) {
+    runtime::StatusOr<bundle::Program> program = bundle::loadBundle(options.spec);
+    if (!program)
+      return llvm::createStringError(program.status().message());
+    return Runner::load(std::move(*program));
+  }
+  std::unique_ptr<SpecFile> file = SpecFile::open(options.spec);
+  std::vector<mlir::func::FuncOp> specs = file ? file->specs(options.function) : std::vector<mlir::func::FuncOp>();
+  if (specs.size() != 1)
+    return llvm::createStringError(specs.empty() ? "no spec to run"
+                                                 : "the file holds several specs; choose one with --func");
+  return Runner::compile(specs.front());
+}
+
+llvm::Error runOnce(const Options &options) {
+  llvm::Expected<std::unique_ptr<Runner>> runner = load(options);
+  if (!runner)
+    return runner.takeError();
+  Arrays arrays;
+  if (llvm::Error error = readInputs(options, arrays))
+    return error;
+  if (llvm::Error error = makeOutputs((*runner)->program(), arrays))
+    return error;
+  RunFigures figures;
+  if (llvm::Error error = (*runner)->run(arrays.arguments, &figures))
+    return error;
+  if (llvm::Error error = writeOutputs(options, arrays))
+    return error;
+  if (options.json)
+    fmt::print("{}\n", nlohmann::json{{"compile_ms", (*runner)->compileSeconds() * 1e3},
+                                      {"bind_ms", figures.bind * 1e3}, {"run_ms", figures.run * 1e3}}.dump());
+  return llvm::Error::success();
+}
+
+} // namespace
+
+int runCommand(int argc, char **argv) {
+  CLI::App app{"Run a spec once on given arrays", "llm-opt run"};
+  Options options;
+  app.add_option("SPEC", options.spec, "attn IR file, - for standard input, or a saved .bundle")->required();
+  app.add_option("--device", options.device, "auto or cpu");
+  app.add_option("--func", options.function, "the spec function, where the file holds several");
+  app.add_option("--input", options.inputs, "NAME=FILE.npy: q, k, v, k_pool, v_pool, block_table, kv_len, "
+                                            "cu_seqlens_q, arg0, ...");
+  app.add_option("--output", options.outputs, "NAME=FILE.npy: o, lse");
+  app.add_option("--set", options.numbers, "NAME=VALUE: scale, window, softcap, ...; the spec's value otherwise");
+  app.add_flag("--json", options.json, "print times as JSON");
+  CLI11_PARSE(app, argc, argv);
+  if (std::string problem = deviceProblem(options.device); !problem.empty())
+    return fail("run", problem);
+  if (llvm::Error error = runOnce(options))
+    return fail("run", std::move(error));
+  return 0;
+}
+
+} // namespace llmopt::cli
