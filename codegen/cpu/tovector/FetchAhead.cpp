@@ -7,7 +7,6 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
-#include "mlir/IR/Dominance.h"
 
 using namespace mlir;
 using namespace llmopt;
@@ -53,8 +52,9 @@ std::optional<FetchAhead> Lowering::fetchAheadOf(tile::MmaOp mma) {
   for (Operation &op : *mma->getBlock())
     if (auto load = dyn_cast<tile::LoadOp>(op); load && !found && usable(load))
       found = load;
-  if (!found || !plan.livesUntil(found.getRows(), mma) ||
-      (found.getFirst() && found.getFirst().getParentBlock() == mma->getBlock()))
+  auto local = [&](Value value) { return value && value.getParentBlock() == mma->getBlock(); };
+  if (!found || !plan.livesUntil(found.getRows(), mma) || local(found.getBase()) ||
+      local(found.getFirst()))
     return {};
   auto tile = cast<RankedTensorType>(found.getType());
   return FetchAhead{found.getBase(), found.getFirst(), buffer(found.getRows()),
