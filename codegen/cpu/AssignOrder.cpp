@@ -117,8 +117,10 @@ struct TileCpuAssignOrder : llmopt::cpu::impl::TileCpuAssignOrderBase<TileCpuAss
     Groups groups(function);
     for (tile::MmaOp mma : products) {
       int64_t rows = cast<RankedTensorType>(mma.getType()).getDimSize(0);
-      // Fewer rows would leave lanes idle; 16 is where a broadcast pays for itself.
-      if (!always && (rows < 16 || rows % lanes != 0))
+      // Fewer rows would leave lanes idle; 16 is where a broadcast pays for itself. A
+      // product that is still bf16 here is one that only this layout serves.
+      bool narrow = !cast<RankedTensorType>(mma.getA().getType()).getElementType().isF32();
+      if (!always && !narrow && (rows < 16 || rows % lanes != 0))
         continue;
       for (Value tile : groups.members(mma.getResult()))
         setColumns(tile);

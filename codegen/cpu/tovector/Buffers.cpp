@@ -106,6 +106,11 @@ void BufferPlan::addUses(Value value, Range &range) {
   Region *home = value.getParentRegion();
   for (OpOperand &use : value.getUses()) {
     Operation *op = use.getOwner();
+    // Row addresses stay for products of the same loop, which fetch rows ahead.
+    if (isa<tile::LoadOp>(op) && op->getBlock() == value.getParentBlock())
+      for (Operation &other : llvm::make_range(op->getIterator(), op->getBlock()->end()))
+        if (isa<tile::MmaOp>(other))
+          range.second = std::max(range.second, 2 * positions.lookup(&other).first + 1);
     if (auto map = dyn_cast<tile::MapOp>(op))
       if (tile::MmaOp product = absorbingProduct(map))
         op = product; // reads the map's operands in its place
@@ -200,6 +205,13 @@ void BufferPlan::addPacking(func::FuncOp function) {
     if (type.getElementType().isBF16() && !mma.getTransposeB())
       addTemporaries(mma, mma.getB(), 2 * positions.lookup(mma).first);
   });
+}
+
+bool BufferPlan::livesUntil(Value value, Operation *op) const {
+  int64_t at = 2 * positions.lookup(op).first + 1;
+  return hasPlace(value) && llvm::any_of(places[placeOf(value)].life, [&](Range range) {
+           return range.first <= at && at <= range.second;
+         });
 }
 
 int64_t BufferPlan::temporary(Operation *op, unsigned i) const {

@@ -75,6 +75,8 @@ void llmopt::cpu::emitDotProduct(Emit &emit, const MmaOperands &mma) {
   int64_t lanes = emit.target.lanes, whole = mma.n / lanes * lanes;
   // Rows of A inside: the group of B's rows stays in the first-level cache.
   auto group = [&](Value n, int64_t count) {
+    if (mma.fetch && mma.fetch->rows == mma.n)
+      emit.loop(n, emit.add(n, count), 1, [&](Value r) { mma.fetch->row(emit, r); });
     emit.loop(0, mma.m, 1, [&](Value m) { emitGroup(emit, mma, m, n, count); });
   };
   emit.loop(0, whole, lanes, [&](Value n) { group(n, lanes); });

@@ -62,8 +62,11 @@ void emitRow(Emit &emit, const Transfer &t, Value count,
     emit.loop(whole, count, 1, scalars);
     return;
   }
-  int64_t most = std::min<int64_t>(64, emit.target.lanes * 4);
-  int64_t looped = t.columns > 256 ? t.columns / most * most : 0;
+  // Across the layout each element is moved alone: code for 64 of them would take longer
+  // to compile than it ever runs.
+  bool across = t.tile.shape.lanesOverRows;
+  int64_t most = across ? emit.target.lanes : std::min<int64_t>(64, emit.target.lanes * 4);
+  int64_t looped = across || t.columns > 256 ? t.columns / most * most : 0;
   emit.loop(0, looped, most, [&](Value c) { vectors(c, most); });
   for (auto [at, lanes] : chunks(t.columns - looped, most))
     vectors(emit.idx(looped + at), lanes);

@@ -13,6 +13,7 @@
 namespace llmopt::cpu {
 
 struct MmaOperands;
+struct FetchAhead;
 
 class Lowering {
 public:
@@ -36,6 +37,7 @@ private:
   // LowerTransfer.cpp
   void lowerLoad(tile::LoadOp op);
   void lowerStore(tile::StoreOp op);
+  std::optional<FetchAhead> fetchAheadOf(tile::MmaOp mma);
   void lowerStridedRows(tile::StridedRowsOp op);
   void lowerPagedRows(tile::PagedRowsOp op);
   // LowerMma.cpp, LowerDot.cpp
@@ -53,11 +55,23 @@ private:
   llvm::DenseMap<std::pair<mlir::Type, int64_t>, mlir::Value> views;
 };
 
+/// Rows of a later load, to be fetched while a product of few rows computes: decode is
+/// bound by memory, which would idle meanwhile.
+struct FetchAhead {
+  mlir::Value base, first;
+  Buffer addresses;
+  int64_t columns = 0, rows = 0;
+  bool nextTrip = false; ///< rows of the next trip, guessed to follow at the same distance
+
+  void row(Emit &emit, mlir::Value r) const;
+};
+
 /// Operands of a product in memory. `start` is the accumulator read, absent for a splat.
 struct MmaOperands {
   Buffer a, b, start, result;
   mlir::Value startScalar; ///< set when c is a splat
   std::optional<Buffer> rowScale; ///< factor of each row of c, applied as it is read
+  std::optional<FetchAhead> fetch;
   bool transposeB = false;
   int64_t m = 0, n = 0, k = 0;
 

@@ -55,9 +55,4 @@ float fromF16(uint16_t bits);
 /// Distance in units of the last place of `wanted`, rounded to float.
 double ulps(float got, double wanted);
 
-/// An array at a 64-byte boundary, surrounded by NaN so that a read outside shows.
-template <typename T> std::vector<T> filled(size_t count, T value) {
-  return std::vector<T>(count, value);
-}
-
 } // namespace llmopt::cpu::test
