@@ -20,6 +20,8 @@ struct Tally {
   std::map<std::string, int64_t> refused; ///< reason -> specs
 };
 
+uint64_t specSeed(uint64_t seed, int64_t n) { return seed * 1000003 + n; }
+
 /// One spec: empty when it passed or was refused, else what went wrong.
 std::string tryOne(uint64_t seed, int64_t shapes, Tally &tally) {
   std::string text = harness::randomSpec(seed);
@@ -53,7 +55,7 @@ std::string tryOne(uint64_t seed, int64_t shapes, Tally &tally) {
 int fuzzCommand(int argc, char **argv) {
   CLI::App app{"Compile and run random valid specs and compare with the oracle", "llm-opt fuzz"};
   uint64_t seed = 1;
-  int64_t count = 100, shapes = 2;
+  int64_t count = 100, shapes = 2, print = -1;
   std::string device = "auto";
   bool json = false, keepGoing = false;
   app.add_option("--seed", seed, "of the first spec; spec n has a seed made of this one and n");
@@ -62,18 +64,22 @@ int fuzzCommand(int argc, char **argv) {
   app.add_option("--device", device, "auto or cpu");
   app.add_flag("--keep-going", keepGoing, "go on after a miss");
   app.add_flag("--json", json, "print the result as JSON");
+  app.add_option("--print", print, "only print spec number N");
   CLI11_PARSE(app, argc, argv);
+  if (print >= 0) {
+    fmt::print("{}", harness::randomSpec(specSeed(seed, print)));
+    return 0;
+  }
   if (std::string problem = deviceProblem(device); !problem.empty())
     return fail("fuzz", problem);
   Tally tally;
   for (int64_t n = 0; n < count && (keepGoing || !tally.failed); ++n) {
-    uint64_t specSeed = seed * 1000003 + n;
-    std::string problem = tryOne(specSeed, shapes, tally);
+    std::string problem = tryOne(specSeed(seed, n), shapes, tally);
     if (problem.empty())
       continue;
     ++tally.failed;
-    fmt::print(stderr, "llm-opt fuzz: spec {} (seed {}): {}\n{}\n", n, specSeed, problem,
-               harness::randomSpec(specSeed));
+    fmt::print(stderr, "llm-opt fuzz: --seed {} spec {}: {}\n{}\n", seed, n, problem,
+               harness::randomSpec(specSeed(seed, n)));
   }
   int64_t refused = 0;
   for (const auto &[reason, specs] : tally.refused)

@@ -6,6 +6,8 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 
+#include <limits>
+
 using namespace mlir;
 using namespace llmopt::attn;
 
@@ -27,7 +29,8 @@ void SoftcapAttr::collectNumbers(SmallVectorImpl<NumberUse> &numbers) const {
   numbers.push_back({*this, 0, "softcap", getCap(), true});
 }
 
-// A cap that is off divides by 1 instead, so that no NaN of s / 0 arises at all.
+// A cap that is off divides by 1 instead, so that no NaN of s / 0 arises at all. A score
+// of -inf means hidden and stays so: tanh would turn it into a visible -c.
 Value SoftcapAttr::emitScore(PairEmitter &e, Value score) const {
   OpBuilder &b = e.builder();
   Location loc = e.loc();
@@ -37,5 +40,8 @@ Value SoftcapAttr::emitScore(PairEmitter &e, Value score) const {
   Value ratio = arith::DivFOp::create(b, loc, score, divisor);
   Value bent = math::TanhOp::create(b, loc, ratio);
   Value capped = arith::MulFOp::create(b, loc, divisor, bent);
-  return arith::SelectOp::create(b, loc, on, capped, score);
+  Value seen = arith::CmpFOp::create(b, loc, arith::CmpFPredicate::UNE, score,
+                                     emit::f32(e, -std::numeric_limits<float>::infinity()));
+  Value bends = arith::AndIOp::create(b, loc, on, seen);
+  return arith::SelectOp::create(b, loc, bends, capped, score);
 }
