@@ -12,7 +12,8 @@ using namespace llmopt;
 static constexpr Command commands[] = {
     {"opt", "run passes and pipelines on a file, with the options of mlir-opt", runOpt},
     {"compile", "lower a spec and emit the text of a stage, or a bundle", cli::compileCommand},
-    {"verify", "run a spec on random and hard inputs against the float64 oracle", cli::verifyCommand},
+    {"verify", "run a spec on random and hard inputs against the float64 oracle",
+     cli::verifyCommand},
     {"fuzz", "random valid specs against the oracle", cli::fuzzCommand},
 };
 

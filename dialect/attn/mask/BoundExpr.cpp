@@ -90,8 +90,8 @@ bool BoundExpr::operator==(const BoundExpr &other) const {
 
 /// A constant belongs right, where folding looks for it.
 static bool isCommutative(BoundExprKind kind) {
-  return kind == BoundExprKind::Add || kind == BoundExprKind::Mul ||
-         kind == BoundExprKind::Min || kind == BoundExprKind::Max;
+  return kind == BoundExprKind::Add || kind == BoundExprKind::Mul || kind == BoundExprKind::Min ||
+         kind == BoundExprKind::Max;
 }
 
 /// `lhs kind rhs` where it is one of the two or a constant, whatever their values.
@@ -206,8 +206,8 @@ bool llmopt::attn::contains(const IntervalSet &set, int64_t key, const BoundValu
     if (!interval.thinning)
       return true;
     const auto &[stride, phase, width] = *interval.thinning;
-    if (compute(BoundExprKind::FloorMod, key - evaluate(phase, values),
-                evaluate(stride, values)) < evaluate(width, values))
+    if (compute(BoundExprKind::FloorMod, key - evaluate(phase, values), evaluate(stride, values)) <
+        evaluate(width, values))
       return true;
   }
   return false;

@@ -7,8 +7,8 @@
 // for every pair of a lower and an upper end; and nothing at all is visible if
 // lower(p) >= upper(p) for some pair. `exact` records what could be proved. SURELY of
 // `a or b` is the same question about `not a and not b`.
-#include "dialect/attn/mask/BoundProof.h"
 #include "dialect/attn/mask/Bounds.h"
+#include "dialect/attn/mask/BoundProof.h"
 
 #include "llvm/ADT/STLExtras.h"
 
@@ -169,8 +169,7 @@ private:
       collect(end.rhs(), join, row, ends);
       return;
     }
-    BoundSymbol other =
-        row == BoundSymbol::QueryLo ? BoundSymbol::QueryHi : BoundSymbol::QueryLo;
+    BoundSymbol other = row == BoundSymbol::QueryLo ? BoundSymbol::QueryHi : BoundSymbol::QueryLo;
     bool foreign = !(substitute(end, other, 0) == end);
     if (foreign || !growsWithRow(end, row))
       regular = false;
@@ -179,8 +178,8 @@ private:
 };
 
 enum class RowJoin {
-  Equal,   ///< union over rows of the intersections = intersection of the unions
-  Empty,   ///< no row has a key in both
+  Equal, ///< union over rows of the intersections = intersection of the unions
+  Empty, ///< no row has a key in both
   Unknown,
 };
 
@@ -249,8 +248,8 @@ MaskBounds llmopt::attn::unite(const MaskBounds &a, const MaskBounds &b) {
     surely = ::complement(hidden.set, Slack::Narrow);
     // Stating it so must not lose what the plain union has.
     surely = [&] {
-      Approximation joined = ::unite(surely.set, ::unite(a.surely, b.surely, Slack::Narrow).set,
-                                     Slack::Narrow);
+      Approximation joined =
+          ::unite(surely.set, ::unite(a.surely, b.surely, Slack::Narrow).set, Slack::Narrow);
       joined.exact &= surely.exact;
       return joined;
     }();

@@ -25,9 +25,13 @@ enum class BoundExprKind : uint8_t {
   Scalar,    ///< slot `value` of the op's run-time numbers, one for all heads
   ScalarMin, ///< smallest value over the range's heads of per-head slot `value`
   ScalarMax, ///< largest
-  Add, Sub, Mul, Min, Max,
-  FloorDiv,  ///< floor(a / b), 0 where b <= 0
-  FloorMod,  ///< a - b * floor(a / b), 0 where b <= 0
+  Add,
+  Sub,
+  Mul,
+  Min,
+  Max,
+  FloorDiv, ///< floor(a / b), 0 where b <= 0
+  FloorMod, ///< a - b * floor(a / b), 0 where b <= 0
 };
 
 /// An immutable integer expression; copies share structure. Constants fold.
@@ -39,9 +43,9 @@ public:
   static BoundExpr binary(BoundExprKind kind, BoundExpr lhs, BoundExpr rhs);
 
   BoundExprKind kind() const;
-  int64_t value() const;        ///< Constant and Scalar*
-  BoundSymbol symbol() const;   ///< Symbol
-  BoundExpr lhs() const;        ///< binary kinds
+  int64_t value() const;      ///< Constant and Scalar*
+  BoundSymbol symbol() const; ///< Symbol
+  BoundExpr lhs() const;      ///< binary kinds
   BoundExpr rhs() const;
   std::optional<int64_t> constant() const;
   bool operator==(const BoundExpr &other) const; ///< structural
@@ -101,7 +105,7 @@ inline constexpr unsigned kMaxIntervals = 8;
 
 MaskBounds intersect(const MaskBounds &a, const MaskBounds &b); ///< and
 MaskBounds unite(const MaskBounds &a, const MaskBounds &b);     ///< or
-MaskBounds complement(const MaskBounds &a); ///< not: swaps the two sets
+MaskBounds complement(const MaskBounds &a);                     ///< not: swaps the two sets
 
 /// Values for evaluation on the host (tests, explain).
 struct BoundValues {
