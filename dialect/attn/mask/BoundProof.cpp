@@ -151,13 +151,13 @@ private:
     return sum;
   }
 
-  unsigned budget = 64;
+  unsigned budget = 24;
 };
 
 } // namespace
 
 bool llmopt::attn::provablyLessEqual(const BoundExpr &a, const BoundExpr &b) {
-  return Prover().nonNegative(LinearForm(b - a));
+  return a == b || Prover().nonNegative(LinearForm(b - a));
 }
 
 bool llmopt::attn::dependsOnRows(const BoundExpr &expr) {

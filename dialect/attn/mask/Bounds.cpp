@@ -43,10 +43,33 @@ bool provablyWithin(const Interval &inner, const Interval &outer) {
          provablyLessEqual(outer.lo, inner.lo) && provablyLessEqual(inner.hi, outer.hi);
 }
 
-/// Drop what is empty or lies within another interval, then keep to kMaxIntervals.
+unsigned sizeOf(const Interval &interval) {
+  unsigned size = interval.lo.size() + interval.hi.size();
+  if (const auto &thinning = interval.thinning)
+    size += thinning->stride.size() + thinning->phase.size() + thinning->width.size();
+  return size;
+}
+
+/// Widen an interval until it is no larger than kMaxIntervalSize.
+void shrink(Interval &interval) {
+  interval.thinning.reset();
+  if (sizeOf(interval) > kMaxIntervalSize)
+    (interval.lo.size() > interval.hi.size() ? interval.lo : interval.hi) =
+        interval.lo.size() > interval.hi.size() ? -kUnbounded : kUnbounded;
+  if (sizeOf(interval) > kMaxIntervalSize)
+    interval = {-kUnbounded, kUnbounded, std::nullopt};
+}
+
+/// Drop what is empty or lies within another interval, then keep to the limits.
 void simplify(Approximation &result, Slack slack) {
   llvm::SmallVector<Interval, 2> kept;
   for (Interval &interval : result.set.intervals) {
+    if (sizeOf(interval) > kMaxIntervalSize) {
+      result.exact = false;
+      if (slack == Slack::Narrow)
+        continue;
+      shrink(interval);
+    }
     if (provablyEmpty(interval) ||
         llvm::any_of(kept, [&](const Interval &k) { return provablyWithin(interval, k); }))
       continue;
@@ -59,6 +82,8 @@ void simplify(Approximation &result, Slack slack) {
     if (slack == Slack::Widen) {
       Interval &hull = kept.back();
       hull = {min(hull.lo, last.lo), max(hull.hi, last.hi), std::nullopt};
+      if (sizeOf(hull) > kMaxIntervalSize)
+        shrink(hull);
     }
   }
   result.set.intervals = std::move(kept);

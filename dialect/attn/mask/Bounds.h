@@ -48,6 +48,7 @@ public:
   BoundExpr lhs() const;      ///< binary kinds
   BoundExpr rhs() const;
   std::optional<int64_t> constant() const;
+  unsigned size() const;                         ///< nodes of the expression, written out
   bool operator==(const BoundExpr &other) const; ///< structural
 
 private:
@@ -87,7 +88,7 @@ struct IntervalSet {
   bool operator==(const IntervalSet &) const = default; ///< structural
 };
 
-/// MAY and SURELY. Beyond kMaxIntervals a set is widened (may) or narrowed (surely),
+/// MAY and SURELY. Beyond the limits below a set is widened (may) or narrowed (surely),
 /// which costs work, never correctness; `exact` then turns false.
 ///
 /// `exact`: clipped to [0, keyLen), MAY is the union and SURELY the intersection of what
@@ -102,6 +103,8 @@ struct MaskBounds {
 };
 
 inline constexpr unsigned kMaxIntervals = 8;
+/// Nodes of an interval's expressions; larger ones are widened or dropped.
+inline constexpr unsigned kMaxIntervalSize = 80;
 
 MaskBounds intersect(const MaskBounds &a, const MaskBounds &b); ///< and
 MaskBounds unite(const MaskBounds &a, const MaskBounds &b);     ///< or

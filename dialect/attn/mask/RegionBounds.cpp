@@ -134,7 +134,7 @@ private:
   /// Keep `form` as `value`, if it always fits the value's type.
   void set(Value value, Affine form, bool cannotOverflow = false) {
     Range range = form.range();
-    if (range.least < -kMostValue || range.most > kMostValue)
+    if (range.least < -kMostValue || range.most > kMostValue || form.rest.size() > kMaxIntervalSize)
       return;
     Wide limit = Wide(1) << (widthOf(value.getType()) - 1);
     if (cannotOverflow || (range.least >= -limit && range.most < limit))
