@@ -5,8 +5,7 @@ using namespace mlir;
 using namespace llmopt::attn;
 
 /// `type` is a tensor (T, heads, dim) of the cache's elements; `what` names it.
-static LogicalResult verifyRows(AppendOp op, StringRef what, RankedTensorType type,
-                                int64_t dim) {
+static LogicalResult verifyRows(AppendOp op, StringRef what, RankedTensorType type, int64_t dim) {
   KvCacheType cache = op.getCache().getType();
   bool fits = type.getRank() == 3 && type.getDimSize(1) == cache.getKvHeads() &&
               type.getDimSize(2) == dim && type.getElementType() == cache.getElementType() &&
@@ -25,18 +24,16 @@ LogicalResult AppendOp::verify() {
   if (failed(verifyRows(*this, "keys", keys, cache.getHeadDim())) ||
       failed(verifyRows(*this, "values", values, cache.getVDim())))
     return failure();
-  if (slots.getRank() != 1 || !slots.getElementType().isSignlessInteger(64) ||
-      slots.getEncoding())
+  if (slots.getRank() != 1 || !slots.getElementType().isSignlessInteger(64) || slots.getEncoding())
     return emitOpError() << "slots must be tensor<?xi64>, got " << slots;
-  std::array<int64_t, 3> rows = {keys.getDimSize(0), values.getDimSize(0),
-                                 slots.getDimSize(0)};
+  std::array<int64_t, 3> rows = {keys.getDimSize(0), values.getDimSize(0), slots.getDimSize(0)};
   int64_t known = ShapedType::kDynamic;
   for (int64_t count : rows) {
     if (ShapedType::isDynamic(count))
       continue;
     if (!ShapedType::isDynamic(known) && known != count)
-      return emitOpError() << "keys, values and slots must have equally many rows, got "
-                           << keys << ", " << values << " and " << slots;
+      return emitOpError() << "keys, values and slots must have equally many rows, got " << keys
+                           << ", " << values << " and " << slots;
     known = count;
   }
   return success();

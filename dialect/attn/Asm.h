@@ -14,8 +14,7 @@ class ScheduleAttr;
 enum class NumberKind { Integer, Float };
 
 /// Parse a number: an i64 IntegerAttr, an f64 FloatAttr or an #attn.arg.
-mlir::ParseResult parseNumber(mlir::AsmParser &parser, NumberKind kind,
-                              mlir::Attribute &number);
+mlir::ParseResult parseNumber(mlir::AsmParser &parser, NumberKind kind, mlir::Attribute &number);
 void printNumber(mlir::AsmPrinter &printer, mlir::Attribute number);
 
 /// Parse `argN`.
@@ -28,23 +27,19 @@ void printBracketedNumber(mlir::AsmPrinter &printer, mlir::Attribute number);
 using EmitError = llvm::function_ref<mlir::InFlightDiagnostic()>;
 
 /// An integer number called `what`: #attn.arg, or i64 from `least` to 2^31 - 1.
-mlir::LogicalResult verifyInteger(EmitError emitError, mlir::Attribute number,
-                                  llvm::StringRef what, int64_t least);
+mlir::LogicalResult verifyInteger(EmitError emitError, mlir::Attribute number, llvm::StringRef what,
+                                  int64_t least);
 /// A float number called `what`: #attn.arg, or a finite f64.
-mlir::LogicalResult verifyFloat(EmitError emitError, mlir::Attribute number,
-                                llvm::StringRef what);
+mlir::LogicalResult verifyFloat(EmitError emitError, mlir::Attribute number, llvm::StringRef what);
 /// An operand of a mask expression called `what`.
-mlir::LogicalResult verifyMask(EmitError emitError, mlir::Attribute mask,
-                               const llvm::Twine &what);
+mlir::LogicalResult verifyMask(EmitError emitError, mlir::Attribute mask, const llvm::Twine &what);
 
 /// Parse an attn attribute without its `#attn.` prefix. No value when the keyword in
 /// front names none; the keyword is consumed and returned.
-mlir::OptionalParseResult parseBareAttribute(mlir::AsmParser &parser,
-                                             llvm::StringRef *keyword,
+mlir::OptionalParseResult parseBareAttribute(mlir::AsmParser &parser, llvm::StringRef *keyword,
                                              mlir::Attribute &attribute);
 /// Print an attn attribute without its `#attn.` prefix; failure when it is foreign.
-mlir::LogicalResult printBareAttribute(mlir::AsmPrinter &printer,
-                                       mlir::Attribute attribute);
+mlir::LogicalResult printBareAttribute(mlir::AsmPrinter &printer, mlir::Attribute attribute);
 
 /// expression := term (`or` term)*, term := factor (`and` factor)*,
 /// factor := `not` factor | `(` expression `)` | mnemonic [`<` ... `>`] | #attribute

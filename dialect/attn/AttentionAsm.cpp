@@ -37,14 +37,14 @@ private:
     SMLoc loc = parser.getCurrentLocation();
     // `attributes`, of the attribute dictionary, is no clause.
     StringRef word;
-    static constexpr StringLiteral clauses[] = {"args",    "mask",  "where", "scale",
-                                                "softcap", "bias",  "alibi", "score",
+    static constexpr StringLiteral clauses[] = {"args",    "mask",  "where",   "scale",
+                                                "softcap", "bias",  "alibi",   "score",
                                                 "sink",    "split", "schedule"};
     if (failed(parser.parseOptionalKeyword(&word)))
       return std::nullopt;
     if (!llvm::is_contained(clauses, word))
-      return parser.emitError(loc)
-             << "unknown clause '" << word << "'; known are " << llvm::join(ArrayRef(clauses), ", ");
+      return parser.emitError(loc) << "unknown clause '" << word << "'; known are "
+                                   << llvm::join(ArrayRef(clauses), ", ");
     if (word == "where")
       return parseRegion(maskRegions);
     if (word == "score")
@@ -140,8 +140,8 @@ private:
       return parser.emitError(operandsLoc)
              << operands.size() << " operands need as many types, got " << types.size();
     if (args.size() != argTypes.size())
-      return parser.emitError(operandsLoc) << args.size() << " args need as many types, got "
-                                           << argTypes.size();
+      return parser.emitError(operandsLoc)
+             << args.size() << " args need as many types, got " << argTypes.size();
 
     bool sequences = isa<SequencesType>(types.back());
     size_t data = types.size() - sequences;
@@ -152,9 +152,8 @@ private:
              << data << " operands";
     properties.operandSegmentSizes = {1, 1, int32_t(data - 2), int32_t(sequences),
                                       int32_t(args.size())};
-    return failure(
-        parser.resolveOperands(operands, types, operandsLoc, result.operands) ||
-        parser.resolveOperands(args, argTypes, operandsLoc, result.operands));
+    return failure(parser.resolveOperands(operands, types, operandsLoc, result.operands) ||
+                   parser.resolveOperands(args, argTypes, operandsLoc, result.operands));
   }
 
   /// Mask regions first, then score regions, whatever their order in the text.

@@ -30,16 +30,15 @@ public:
       if (element.isF32())
         return success();
       return op.emitOpError() << number.name << " takes arg" << arg.getIndex()
-                              << " as f32 or tensor<" << op.getQueryHeads()
-                              << "xf32>, got " << type;
+                              << " as f32 or tensor<" << op.getQueryHeads() << "xf32>, got "
+                              << type;
     }
     if (element.isSignlessInteger(32) || element.isSignlessInteger(64) ||
         (element.isIndex() && element == type))
       return success();
     return op.emitOpError() << number.name << " takes arg" << arg.getIndex()
                             << " as index, i32, i64, tensor<" << op.getQueryHeads()
-                            << "xi32> or tensor<" << op.getQueryHeads() << "xi64>, got "
-                            << type;
+                            << "xi32> or tensor<" << op.getQueryHeads() << "xi64>, got " << type;
   }
 
   LogicalResult verifySink(ArgAttr sink) {
@@ -60,13 +59,10 @@ public:
       return failure();
     Type given = op.getArgs()[index].getType();
     auto type = dyn_cast<RankedTensorType>(given);
-    if (!type || type.getRank() != 4 || !isElement(type.getElementType()) ||
-        type.getEncoding())
-      return op.emitOpError() << what << " takes arg" << index
-                              << " as a tensor (B, H, Lq, Lkv) of " << elements << ", got "
-                              << given;
-    static constexpr StringLiteral names[] = {"batch", "query heads", "query length",
-                                              "key length"};
+    if (!type || type.getRank() != 4 || !isElement(type.getElementType()) || type.getEncoding())
+      return op.emitOpError() << what << " takes arg" << index << " as a tensor (B, H, Lq, Lkv) of "
+                              << elements << ", got " << given;
+    static constexpr StringLiteral names[] = {"batch", "query heads", "query length", "key length"};
     for (auto [axis, wanted] : llvm::enumerate(pairExtents())) {
       int64_t extent = type.getDimSize(axis);
       if (ShapedType::isDynamic(extent) || extent == 1 || extent == wanted)
@@ -78,8 +74,7 @@ public:
         diagnostic << " or " << wanted;
       else
         diagnostic << " or more";
-      return diagnostic << " in dimension " << axis << " (" << names[axis] << "), got "
-                        << given;
+      return diagnostic << " in dimension " << axis << " (" << names[axis] << "), got " << given;
     }
     return success();
   }
@@ -94,28 +89,18 @@ public:
     return result;
   }
 
-  /// A scalar arg may be named by a region that captures it.
-  void markCaptured() {
-    for (Region &body : op.getBodies())
-      body.walk([&](Operation *inner) {
-        for (auto [i, arg] : llvm::enumerate(op.getArgs()))
-          if (llvm::is_contained(inner->getOperands(), arg))
-            used.set(i);
-      });
-  }
-
   LogicalResult verifyAllUsed() {
     int unused = used.find_first_unset();
     if (unused >= 0)
-      return op.emitOpError() << "arg" << unused << " is named by no clause and read by no region";
+      return op.emitOpError() << "arg" << unused << " is named by no clause";
     return success();
   }
 
 private:
   LogicalResult use(StringRef what, unsigned index) {
     if (index >= used.size())
-      return op.emitOpError() << what << " names arg" << index << ", but the op has "
-                              << used.size() << (used.size() == 1 ? " arg" : " args");
+      return op.emitOpError() << what << " names arg" << index << ", but the op has " << used.size()
+                              << (used.size() == 1 ? " arg" : " args");
     used.set(index);
     return success();
   }
@@ -255,7 +240,6 @@ LogicalResult llmopt::attn::verifyClauses(AttentionOp op) {
     return failure();
   if (op.getSinkAttr() && failed(args.verifySink(op.getSinkAttr())))
     return failure();
-  args.markCaptured();
   if (failed(args.verifyAllUsed()) || failed(verifyRegionNames(op)))
     return failure();
 

@@ -25,16 +25,15 @@ static LogicalResult verifyScalarOp(Operation &op) {
 }
 
 /// `region` takes `inputs`, yields one value of type `output` and computes on scalars.
-static LogicalResult verifyBody(AttentionOp op, Region &region, const Twine &what,
-                                TypeRange inputs, Type output) {
+static LogicalResult verifyBody(AttentionOp op, Region &region, const Twine &what, TypeRange inputs,
+                                Type output) {
   Block &body = region.front();
   if (body.getArgumentTypes() != inputs)
     return op.emitOpError() << what << " must take (" << inputs << "), got ("
                             << body.getArgumentTypes() << ")";
   auto yield = dyn_cast<YieldOp>(body.back());
   if (!yield)
-    return op.emitOpError() << what << " must end with attn.yield, got "
-                            << body.back().getName();
+    return op.emitOpError() << what << " must end with attn.yield, got " << body.back().getName();
   if (yield.getValue().getType() != output)
     return yield.emitOpError() << "of " << what << " must yield " << output << ", got "
                                << yield.getValue().getType();
@@ -54,8 +53,8 @@ LogicalResult AttentionOp::verifyRegions() {
     LogicalResult verified =
         isMask ? verifyBody(*this, region, "mask region " + Twine(index),
                             ArrayRef<Type>(inputs).drop_front(), b.getI1Type())
-               : verifyBody(*this, region, "score region " + Twine(index - maskRegions),
-                            inputs, b.getF32Type());
+               : verifyBody(*this, region, "score region " + Twine(index - maskRegions), inputs,
+                            b.getF32Type());
     if (failed(verified))
       return failure();
   }

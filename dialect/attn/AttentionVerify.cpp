@@ -14,18 +14,16 @@ static int64_t heads(RankedTensorType type) { return type.getDimSize(type.getRan
 static int64_t dim(RankedTensorType type) { return type.getShape().back(); }
 
 /// `type` is a tensor (.., heads, dim) of rank 3 or 4 with static, legal heads and dim.
-static LogicalResult verifyHeadsAndDim(AttentionOp op, StringRef what,
-                                       RankedTensorType type) {
+static LogicalResult verifyHeadsAndDim(AttentionOp op, StringRef what, RankedTensorType type) {
   if (type.getEncoding())
     return op.emitOpError() << what << " must have no encoding, got " << type;
   if (ShapedType::isDynamic(heads(type)) || ShapedType::isDynamic(dim(type)))
-    return op.emitOpError() << what << " must have static heads and head dimension, got "
-                            << type;
+    return op.emitOpError() << what << " must have static heads and head dimension, got " << type;
   if (heads(type) < 1)
     return op.emitOpError() << what << " must have 1 head or more, got " << type;
   if (dim(type) < 1 || dim(type) > kMaxHeadDim)
-    return op.emitOpError() << "head dimension of " << what << " must be 1 to "
-                            << kMaxHeadDim << ", got " << dim(type);
+    return op.emitOpError() << "head dimension of " << what << " must be 1 to " << kMaxHeadDim
+                            << ", got " << dim(type);
   return success();
 }
 
@@ -33,8 +31,7 @@ static LogicalResult verifyQuery(AttentionOp op) {
   Type given = op.getQuery().getType();
   auto type = dyn_cast<RankedTensorType>(given);
   if (!type || (type.getRank() != 3 && type.getRank() != 4))
-    return op.emitOpError() << "query must be a tensor (B, Lq, H, D) or (T, H, D), got "
-                            << given;
+    return op.emitOpError() << "query must be a tensor (B, Lq, H, D) or (T, H, D), got " << given;
   if (!isDataType(type.getElementType()))
     return op.emitOpError() << "query elements must be f32, f16 or bf16, got "
                             << type.getElementType();
@@ -45,8 +42,8 @@ static LogicalResult verifyElements(AttentionOp op, StringRef what, Type given) 
   Type wanted = op.getElementType();
   if (given == wanted)
     return success();
-  return op.emitOpError() << what << " elements must be " << wanted
-                          << " like the query's, got " << given;
+  return op.emitOpError() << what << " elements must be " << wanted << " like the query's, got "
+                          << given;
 }
 
 static LogicalResult verifyKey(AttentionOp op) {
@@ -68,8 +65,8 @@ static LogicalResult verifyKey(AttentionOp op) {
     RankedTensorType query = op.getQueryType();
     if (type.getRank() == 4 && query.getRank() == 4 &&
         differ(query.getDimSize(0), type.getDimSize(0)))
-      return op.emitOpError() << "key must have the query's batch extent "
-                              << query.getDimSize(0) << ", got " << type.getDimSize(0);
+      return op.emitOpError() << "key must have the query's batch extent " << query.getDimSize(0)
+                              << ", got " << type.getDimSize(0);
     keyDim = dim(type);
   }
   if (keyDim != op.getQkDim())
@@ -101,9 +98,8 @@ static LogicalResult verifyValue(AttentionOp op) {
     return failure();
   for (int64_t axis = 0; axis + 1 < key.getRank(); ++axis)
     if (differ(key.getDimSize(axis), type.getDimSize(axis)))
-      return op.emitOpError() << "value must have the key's extent "
-                              << key.getDimSize(axis) << " in dimension " << axis
-                              << ", got " << type.getDimSize(axis);
+      return op.emitOpError() << "value must have the key's extent " << key.getDimSize(axis)
+                              << " in dimension " << axis << ", got " << type.getDimSize(axis);
   return success();
 }
 
@@ -124,12 +120,10 @@ static LogicalResult verifyResults(AttentionOp op) {
   shape.back() = op.getVDim();
   auto output = RankedTensorType::get(shape, query.getElementType());
   if (op.getOutput().getType() != output)
-    return op.emitOpError() << "output must be " << output << ", got "
-                            << op.getOutput().getType();
+    return op.emitOpError() << "output must be " << output << ", got " << op.getOutput().getType();
   if (!op.getLse())
     return success();
-  auto lse = RankedTensorType::get(query.getShape().drop_back(),
-                                   Float32Type::get(op.getContext()));
+  auto lse = RankedTensorType::get(query.getShape().drop_back(), Float32Type::get(op.getContext()));
   if (op.getLse().getType() != lse)
     return op.emitOpError() << "lse must be " << lse << ", got " << op.getLse().getType();
   return success();

@@ -22,13 +22,11 @@ void AttnDialect::registerAttributes() {
       >();
 }
 
-OptionalParseResult llmopt::attn::parseBareAttribute(AsmParser &parser,
-                                                     StringRef *keyword,
+OptionalParseResult llmopt::attn::parseBareAttribute(AsmParser &parser, StringRef *keyword,
                                                      Attribute &attribute) {
   return generatedAttributeParser(parser, keyword, Type(), attribute);
 }
 
-LogicalResult llmopt::attn::printBareAttribute(AsmPrinter &printer,
-                                               Attribute attribute) {
+LogicalResult llmopt::attn::printBareAttribute(AsmPrinter &printer, Attribute attribute) {
   return generatedAttributePrinter(attribute, printer);
 }

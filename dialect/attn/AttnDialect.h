@@ -20,9 +20,7 @@ inline constexpr int64_t kMaxHeadDim = 576;
 inline constexpr int64_t kMaxLength = (int64_t(1) << 31) - 1;
 
 /// f32, f16 or bf16.
-inline bool isDataType(mlir::Type type) {
-  return type.isF32() || type.isF16() || type.isBF16();
-}
+inline bool isDataType(mlir::Type type) { return type.isF32() || type.isF16() || type.isBF16(); }
 
 } // namespace llmopt::attn
 

@@ -30,24 +30,41 @@ def Attn_AttentionOp : Attn_Op<"attention", [AttrSizedOperandSegments,
          : ...
     ```
 
-    Query: dense (B, Lq, H, D) or ragged (T, H, D). Keys and values: dense (B, Lkv, Hkv, D)
-    and (B, Lkv, Hkv, Dv), ragged (T, Hkv, D) and (T, Hkv, Dv), or one `!attn.kv_cache`.
-    f32, f16 or bf16, all three alike. H is a multiple of Hkv; query head h reads KV head
-    h / (H / Hkv). D and Dv are 1 to 576. `!attn.sequences` is needed by ragged and paged
-    forms and tells valid key lengths of dense ones. Result: as the query, with Dv; and,
-    if asked for, the natural log-sum-exp of the masked, scaled scores in f32, (B, Lq, H)
-    or (T, H), -inf for a row that sees no key.
+    *Operands.* Query: dense (B, Lq, H, D) or ragged (T, H, D). Keys and values: dense
+    (B, Lkv, Hkv, D) and (B, Lkv, Hkv, Dv), ragged (T, Hkv, D) and (T, Hkv, Dv), or one
+    `!attn.kv_cache`. f32, f16 or bf16, all three alike. Heads and head dimensions are
+    static, all other extents may be dynamic. H is a multiple of Hkv; query head h reads
+    KV head h / (H / Hkv). D and Dv are 1 to 576. `!attn.sequences` is needed by ragged
+    and paged forms and tells valid key lengths of dense ones. Lengths of 0 are legal.
 
-    Clauses after the operands, the score modifications in the order of evaluation:
-    `args(...)` operands that masks and scores name as arg0, arg1, ...; `mask(...)` an
-    expression of masks with and, or, not and parentheses; `where {...}` the mask region
-    of `custom` (over batch, head, query position, key position; yields i1); `scale(x)`,
-    1/sqrt(D) when left out; `softcap(x)`, `bias(argN)`, `alibi(argN)`, `score {...}` and
-    `score(#dialect.attr)`; `sink(argN)` a learned logit for each head that enters the
-    softmax denominator only; `split(...)`, `schedule(...)`.
+    *Results.* As the query, with Dv for D; and, if asked for, the natural log-sum-exp of
+    the masked, scaled scores in f32, (B, Lq, H) or (T, H). A row that sees no key is 0,
+    its log-sum-exp -inf. NaN in Q, K or V reaches the rows that see it.
+
+    *Clauses*, after the operands, in any order but for the score modifications, which
+    act in the order written:
+    - `args(%a, ... : types)`: operands that other clauses name as arg0, arg1, ...: each
+      is named by one clause or more. A number is a scalar (index, i32, i64; f32) or has
+      a value for each query head (tensor<Hxi32>, tensor<Hxi64>; tensor<Hxf32>).
+    - `mask(expression)`: masks joined by `not`, `and`, `or`, which bind in this order,
+      and parentheses; a mask of another dialect is written `#dialect.attr`. Left out,
+      every key is visible.
+    - `where {...}`: the region of `custom`, or of `custom<0>`, `custom<1>`, ... in order:
+      (batch, query head, query position, key position) -> i1.
+    - `scale(x)`: a float or argN; 1/sqrt(D) when left out.
+    - `softcap(x)`, `bias(argN)`, `alibi(x)`, `score {...}`, `score(#dialect.attr)`:
+      score modifications. The region: (score, batch, query head, query position, key
+      position) -> f32.
+    - `sink(argN)`: tensor<Hxf32>, a learned logit for each head that enters the softmax
+      denominator only. The log-sum-exp result excludes it, so that results can be merged.
+    - `split(...)`, `schedule(...)`: see the attributes `split` and `schedule`.
+
+    Regions hold arith and math ops on scalars, and may use scalars from outside.
 
     Scale, soft cap, window and the like are defaults: a compiled kernel takes other
     values at run time without compiling again.
+
+    *Effects.* Attention on a cache reads it; on tensors it has no effects.
   }];
   let arguments = (ins AnyType:$query, AnyType:$key, Optional<AnyType>:$value,
     Optional<Attn_SequencesType>:$sequences, Variadic<AnyType>:$args,
@@ -95,7 +112,8 @@ def Attn_MergeOp : Attn_Op<"merge", [Pure]> {
     (N, T, H), f32. With m = max_n lse_n, w_n = exp(lse_n - m): o = sum w_n o_n / sum w_n,
     lse = m + ln sum w_n. A partial with lse = -inf counts for nothing whatever its output
     holds; when all are -inf (or N is 0) the result is 0 and -inf. One finite partial
-    comes back bit for bit.
+    comes back bit for bit. The result (T, H, Dv) is f32, f16 or bf16; the log-sum-exp
+    result (T, H), f32, may be left out. H and Dv are static.
   }];
   let arguments = (ins AnyRankedTensor:$partials, AnyRankedTensor:$lses);
   let results = (outs AnyRankedTensor:$output, Optional<AnyRankedTensor>:$lse);
@@ -110,17 +128,21 @@ def Attn_AppendOp : Attn_Op<"append", [DeclareOpInterfaceMethods<MemoryEffectsOp
     attn.append %k, %v, %slots, %kv : tensor<?x8x128xbf16>, tensor<?x8x128xbf16>,
         tensor<?xi64>, !attn.kv_cache<8x128xbf16, page = 16>
     ```
-    Row t of `k` (T, Hkv, D) and `v` (T, Hkv, Dv) goes to slot `slots[t]`: page
-    slot / page, place slot mod page. Slot -1 is skipped: nothing is read or written.
+    Row t of `keys` (T, Hkv, D) and `values` (T, Hkv, Dv), of the cache's element type,
+    goes to slot `slots[t]` (T, i64): page slot / page, place slot mod page. Slot -1 is
+    skipped: nothing is read or written. Slots of one append differ from each other. T
+    may be 0. The op writes the cache: it is never removed, and attention on the cache
+    does not move across it.
   }];
   let arguments = (ins AnyRankedTensor:$keys, AnyRankedTensor:$values, AnyRankedTensor:$slots,
                        Attn_KvCacheType:$cache);
-  let assemblyFormat = "$keys `,` $values `,` $slots `,` $cache attr-dict `:` type($keys) `,` type($values) `,` type($slots) `,` type($cache)";
+  let assemblyFormat = "$keys `,` $values `,` $slots `,` $cache attr-dict `:` type($keys) `,` type($values) `,` type($slots) `,` qualified(type($cache))";
   let hasVerifier = 1;
 }
 
 def Attn_YieldOp : Attn_Op<"yield", [Pure, Terminator, ReturnLike, ParentOneOf<["AttentionOp"]>]> {
   let summary = "end of a mask or score region";
+  let description = [{ Yields i1 (visible) from a mask region, f32 (the new score) from a score region. }];
   let arguments = (ins AnyType:$value);
   let assemblyFormat = "$value attr-dict `:` type($value)";
 }

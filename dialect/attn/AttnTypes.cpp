@@ -23,8 +23,7 @@ void AttnDialect::registerTypes() {
 //===----------------------------------------------------------------------===//
 
 /// `= N` of option `name`, given once.
-static ParseResult parseSize(AsmParser &parser, StringRef name,
-                             std::optional<int64_t> &size) {
+static ParseResult parseSize(AsmParser &parser, StringRef name, std::optional<int64_t> &size) {
   SMLoc loc = parser.getCurrentLocation();
   int64_t value;
   if (parser.parseEqual() || parser.parseInteger(value))
@@ -87,9 +86,9 @@ Type KvCacheType::parse(AsmParser &parser) {
     parser.emitError(start) << "a kv_cache needs 'page = N', the slots a page";
     return {};
   }
-  return parser.getChecked<KvCacheType>(start, parser.getContext(), dims[0], dims[1],
-                                        elementType, vDim.value_or(dims[1]), *page,
-                                        headMajor, interleaved, indptr);
+  return parser.getChecked<KvCacheType>(start, parser.getContext(), dims[0], dims[1], elementType,
+                                        vDim.value_or(dims[1]), *page, headMajor, interleaved,
+                                        indptr);
 }
 
 void KvCacheType::print(AsmPrinter &printer) const {
@@ -106,24 +105,20 @@ void KvCacheType::print(AsmPrinter &printer) const {
   printer << '>';
 }
 
-LogicalResult KvCacheType::verify(function_ref<InFlightDiagnostic()> emitError,
-                                  int64_t kvHeads, int64_t headDim, Type elementType,
-                                  int64_t vDim, int64_t pageSize, bool headMajor,
-                                  bool interleaved, bool indptr) {
+LogicalResult KvCacheType::verify(function_ref<InFlightDiagnostic()> emitError, int64_t kvHeads,
+                                  int64_t headDim, Type elementType, int64_t vDim, int64_t pageSize,
+                                  bool headMajor, bool interleaved, bool indptr) {
   if (kvHeads < 1)
     return emitError() << "a kv_cache has 1 KV head or more, got " << kvHeads;
   if (headDim < 1 || headDim > kMaxHeadDim)
-    return emitError() << "the head dimension of a kv_cache is 1 to " << kMaxHeadDim
-                       << ", got " << headDim;
+    return emitError() << "the head dimension of a kv_cache is 1 to " << kMaxHeadDim << ", got "
+                       << headDim;
   if (vDim < 1 || vDim > kMaxHeadDim)
-    return emitError() << "v_dim of a kv_cache is 1 to " << kMaxHeadDim << ", got "
-                       << vDim;
+    return emitError() << "v_dim of a kv_cache is 1 to " << kMaxHeadDim << ", got " << vDim;
   if (!isDataType(elementType))
-    return emitError() << "the elements of a kv_cache are f32, f16 or bf16, got "
-                       << elementType;
+    return emitError() << "the elements of a kv_cache are f32, f16 or bf16, got " << elementType;
   if (pageSize < 1 || pageSize > kMaxLength)
-    return emitError() << "page of a kv_cache is 1 to " << kMaxLength << ", got "
-                       << pageSize;
+    return emitError() << "page of a kv_cache is 1 to " << kMaxLength << ", got " << pageSize;
   if (interleaved && vDim != headDim)
     return emitError() << "an interleaved kv_cache holds K and V of one head dimension, "
                           "got "

@@ -42,8 +42,7 @@ private:
   ParseResult parseFactor(Attribute &mask) {
     SMLoc loc = parser.getCurrentLocation();
     if (++depth > kMaxDepth)
-      return parser.emitError(loc)
-             << "mask expression is nested deeper than " << kMaxDepth;
+      return parser.emitError(loc) << "mask expression is nested deeper than " << kMaxDepth;
     ParseResult result = parseUnguardedFactor(loc, mask);
     --depth;
     return result;
@@ -75,8 +74,8 @@ private:
     if (failed(*parsed))
       return failure();
     if (!isa<MaskAttrInterface>(mask))
-      return parser.emitError(loc) << "expected a mask, got " << mask
-                                   << ", which does not implement MaskAttrInterface";
+      return parser.emitError(loc)
+             << "expected a mask, got " << mask << ", which does not implement MaskAttrInterface";
     return success();
   }
 
@@ -85,9 +84,7 @@ private:
 };
 
 /// How tightly the operator of `mask` binds: or 0, and 1, all else 2.
-unsigned precedence(Attribute mask) {
-  return isa<OrAttr>(mask) ? 0 : isa<AndAttr>(mask) ? 1 : 2;
-}
+unsigned precedence(Attribute mask) { return isa<OrAttr>(mask) ? 0 : isa<AndAttr>(mask) ? 1 : 2; }
 
 /// Print `mask`; in parentheses when it binds less tightly than `least`.
 void print(AsmPrinter &printer, Attribute mask, unsigned least) {

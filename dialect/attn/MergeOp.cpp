@@ -22,8 +22,8 @@ LogicalResult MergeOp::verify() {
     return emitOpError() << "partials must have a static number of heads, 1 or more, got "
                          << partials;
   if (ShapedType::isDynamic(shape[3]) || shape[3] < 1 || shape[3] > kMaxHeadDim)
-    return emitOpError() << "partials must have a static head dimension of 1 to "
-                         << kMaxHeadDim << ", got " << partials;
+    return emitOpError() << "partials must have a static head dimension of 1 to " << kMaxHeadDim
+                         << ", got " << partials;
   if (!lses.getElementType().isF32() || !compatible(lses.getShape(), shape.drop_back()))
     return emitOpError() << "lses must be "
                          << RankedTensorType::get(shape.drop_back(), partials.getElementType())

@@ -30,11 +30,9 @@ ParseResult llmopt::attn::parseArg(AsmParser &parser, unsigned &index) {
   return success();
 }
 
-ParseResult llmopt::attn::parseNumber(AsmParser &parser, NumberKind kind,
-                                      Attribute &number) {
+ParseResult llmopt::attn::parseNumber(AsmParser &parser, NumberKind kind, Attribute &number) {
   SMLoc loc = parser.getCurrentLocation();
-  const char *wanted =
-      kind == NumberKind::Integer ? "an integer or argN" : "a number or argN";
+  const char *wanted = kind == NumberKind::Integer ? "an integer or argN" : "a number or argN";
   StringRef keyword;
   if (succeeded(parser.parseOptionalKeyword(&keyword))) {
     std::optional<unsigned> index = argIndex(keyword);
@@ -107,8 +105,8 @@ void llmopt::attn::printBracketedNumber(AsmPrinter &printer, Attribute number) {
   printer << '>';
 }
 
-LogicalResult llmopt::attn::verifyInteger(EmitError emitError, Attribute number,
-                                          StringRef what, int64_t least) {
+LogicalResult llmopt::attn::verifyInteger(EmitError emitError, Attribute number, StringRef what,
+                                          int64_t least) {
   if (isa_and_present<ArgAttr>(number))
     return success();
   auto integer = dyn_cast_if_present<IntegerAttr>(number);
@@ -116,13 +114,11 @@ LogicalResult llmopt::attn::verifyInteger(EmitError emitError, Attribute number,
     return emitError() << what << " is an i64 integer or argN, got " << number;
   int64_t value = integer.getInt();
   if (value < least || value > kMaxLength)
-    return emitError() << what << " is " << least << " to " << kMaxLength << ", got "
-                       << value;
+    return emitError() << what << " is " << least << " to " << kMaxLength << ", got " << value;
   return success();
 }
 
-LogicalResult llmopt::attn::verifyFloat(EmitError emitError, Attribute number,
-                                        StringRef what) {
+LogicalResult llmopt::attn::verifyFloat(EmitError emitError, Attribute number, StringRef what) {
   if (isa_and_present<ArgAttr>(number))
     return success();
   auto real = dyn_cast_if_present<FloatAttr>(number);

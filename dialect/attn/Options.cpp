@@ -16,8 +16,7 @@ static ParseResult parsePositive(AsmParser &parser, StringRef name, int64_t &val
   if (value)
     return parser.emitError(loc) << "'" << name << "' is given twice";
   if (given < 1 || given > kMaxLength)
-    return parser.emitError(loc)
-           << name << " is 1 to " << kMaxLength << ", got " << given;
+    return parser.emitError(loc) << name << " is 1 to " << kMaxLength << ", got " << given;
   value = given;
   return success();
 }
@@ -74,8 +73,8 @@ void SplitAttr::print(AsmPrinter &printer) const {
 LogicalResult SplitAttr::verify(function_ref<InFlightDiagnostic()> emitError, int64_t count,
                                 int64_t length) {
   if ((count > 0) == (length > 0) || count < 0 || length < 0)
-    return emitError() << "a split has either a count or a length of 1 or more, got count "
-                       << count << " and length " << length;
+    return emitError() << "a split has either a count or a length of 1 or more, got count " << count
+                       << " and length " << length;
   return success();
 }
 
@@ -106,8 +105,7 @@ ScheduleAttr llmopt::attn::parseScheduleBody(AsmParser &parser) {
   };
   if (parser.parseCommaSeparatedList(parseWish))
     return {};
-  return parser.getChecked<ScheduleAttr>(start, parser.getContext(), rows, keys,
-                                         batchInvariant);
+  return parser.getChecked<ScheduleAttr>(start, parser.getContext(), rows, keys, batchInvariant);
 }
 
 void llmopt::attn::printScheduleBody(AsmPrinter &printer, ScheduleAttr schedule) {
@@ -143,8 +141,8 @@ void ScheduleAttr::print(AsmPrinter &printer) const {
 LogicalResult ScheduleAttr::verify(function_ref<InFlightDiagnostic()> emitError, int64_t rows,
                                    int64_t keys, bool batchInvariant) {
   if (rows < 0 || keys < 0)
-    return emitError() << "rows and keys of a schedule are 1 or more (0: not given), got "
-                       << rows << " and " << keys;
+    return emitError() << "rows and keys of a schedule are 1 or more (0: not given), got " << rows
+                       << " and " << keys;
   if (!rows && !keys && !batchInvariant)
     return emitError() << "a schedule says something: rows, keys or batch_invariant";
   return success();

@@ -1,7 +1,7 @@
 // A score and a mask of one's own: distance decay, and pairs of blocks of 64.
 func.func @custom(%q: tensor<?x4x64xf32>, %k: tensor<?x4x64xf32>, %v: tensor<?x4x64xf32>,
                   %seq: !attn.sequences, %decay: f32) -> tensor<?x4x64xf32> {
-  %o = attn.attention %q, %k, %v, %seq args(%decay : f32) mask(custom and not sink<1>)
+  %o = attn.attention %q, %k, %v, %seq mask(custom and not sink<1>)
        where {
        ^bb0(%b: index, %h: index, %i: index, %j: index):
          %c64 = arith.constant 64 : index

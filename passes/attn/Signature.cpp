@@ -70,8 +70,8 @@ FailureOr<Signature> Signature::of(func::FuncOp spec) {
     if (s.merge.getLse())
       s.addTensor("lse", BufferRole::Lse, s.merge.getLse().getType(), /*output=*/true);
   }
-  if (s.attention && failed(s.addCaptured()))
-    return failure();
+  if (s.attention)
+    s.addCaptured();
   s.addPlan();
   return s;
 }
@@ -213,27 +213,23 @@ void Signature::addNumbers() {
   }
 }
 
-/// Scalars that regions capture are operands of args too: the name they have there.
-LogicalResult Signature::addCaptured() {
-  auto visit = [&](Operation *inner) -> WalkResult {
+/// Scalar arguments of the function that regions read are run-time numbers: `userN`, N the
+/// number of the function's argument.
+void Signature::addCaptured() {
+  llvm::SmallDenseSet<unsigned> seen;
+  auto visit = [&](Operation *inner) {
     for (Value operand : inner->getOperands()) {
       auto argument = dyn_cast<BlockArgument>(operand);
-      if (!argument || attention->isProperAncestor(argument.getOwner()->getParentOp()) ||
-          argument.getOwner()->getParentOp() == attention.getOperation())
+      if (!argument || argument.getOwner() != attention->getBlock() ||
+          !seen.insert(argument.getArgNumber()).second)
         continue;
-      auto args = attention.getArgs();
-      auto it = llvm::find(args, operand);
-      if (it == args.end())
-        return inner->emitOpError("reads an argument of the function that is no operand of the "
-                                  "attention; list it in its args(...)");
-      capturedScalars.push_back({argument.getArgNumber(), scalarArgs[it - args.begin()]});
+      int scalar = addScalar(("user" + Twine(argument.getArgNumber())).str(),
+                             isa<FloatType>(argument.getType()), {});
+      capturedScalars.push_back({argument.getArgNumber(), scalar});
     }
-    return WalkResult::advance();
   };
   for (Region &body : attention.getBodies())
-    if (body.walk(visit).wasInterrupted())
-      return failure();
-  return success();
+    body.walk(visit);
 }
 
 int Signature::addPlanBuffer(StringRef name, BufferRole role, bundle::ElementType element) {

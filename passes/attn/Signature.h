@@ -49,7 +49,7 @@ private:
   void addAttention();
   void addArgs();
   void addNumbers();
-  mlir::LogicalResult addCaptured();
+  void addCaptured();
   void addPlan();
   int addScalar(llvm::StringRef name, bool isFloat, mlir::Attribute value);
 

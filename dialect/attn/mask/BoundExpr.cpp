@@ -13,11 +13,13 @@ struct BoundExpr::Node {
   int64_t value = 0;
   BoundSymbol symbol = BoundSymbol::QueryLo;
   std::shared_ptr<const Node> lhs = nullptr, rhs = nullptr;
+  unsigned size = 1;
 
   static bool equal(const Node *a, const Node *b) {
     if (a == b)
       return true;
-    if (!a || !b || a->kind != b->kind || a->value != b->value || a->symbol != b->symbol)
+    if (!a || !b || a->kind != b->kind || a->size != b->size || a->value != b->value ||
+        a->symbol != b->symbol)
       return false;
     return equal(a->lhs.get(), b->lhs.get()) && equal(a->rhs.get(), b->rhs.get());
   }
@@ -61,6 +63,9 @@ static int64_t compute(BoundExprKind kind, int64_t a, int64_t b) {
 // Construction
 //===----------------------------------------------------------------------===//
 
+/// Where sizes stop counting: shared parts can make them exponential.
+static constexpr unsigned kMostSize = 1u << 20;
+
 BoundExpr::BoundExpr(int64_t constant)
     : node(std::make_shared<Node>(Node{BoundExprKind::Constant, constant})) {}
 
@@ -75,6 +80,7 @@ BoundExpr BoundExpr::scalar(unsigned slot, BoundExprKind kind) {
 BoundExprKind BoundExpr::kind() const { return node->kind; }
 int64_t BoundExpr::value() const { return node->value; }
 BoundSymbol BoundExpr::symbol() const { return node->symbol; }
+unsigned BoundExpr::size() const { return node->size; }
 BoundExpr BoundExpr::lhs() const { return BoundExpr(node->lhs); }
 BoundExpr BoundExpr::rhs() const { return BoundExpr(node->rhs); }
 
@@ -90,8 +96,8 @@ bool BoundExpr::operator==(const BoundExpr &other) const {
 
 /// A constant belongs right, where folding looks for it.
 static bool isCommutative(BoundExprKind kind) {
-  return kind == BoundExprKind::Add || kind == BoundExprKind::Mul ||
-         kind == BoundExprKind::Min || kind == BoundExprKind::Max;
+  return kind == BoundExprKind::Add || kind == BoundExprKind::Mul || kind == BoundExprKind::Min ||
+         kind == BoundExprKind::Max;
 }
 
 /// `lhs kind rhs` where it is one of the two or a constant, whatever their values.
@@ -129,8 +135,9 @@ BoundExpr BoundExpr::binary(BoundExprKind kind, BoundExpr lhs, BoundExpr rhs) {
   // (x + 1) + 2, min(min(x, 1), 2): the constants meet.
   if (isCommutative(kind) && rhs.constant() && lhs.kind() == kind && lhs.rhs().constant())
     return binary(kind, lhs.lhs(), compute(kind, *lhs.rhs().constant(), *rhs.constant()));
+  unsigned size = std::min(lhs.size() + rhs.size(), kMostSize) + 1;
   return BoundExpr(std::make_shared<Node>(
-      Node{kind, 0, BoundSymbol::QueryLo, std::move(lhs.node), std::move(rhs.node)}));
+      Node{kind, 0, BoundSymbol::QueryLo, std::move(lhs.node), std::move(rhs.node), size}));
 }
 
 namespace llmopt::attn {
@@ -206,8 +213,8 @@ bool llmopt::attn::contains(const IntervalSet &set, int64_t key, const BoundValu
     if (!interval.thinning)
       return true;
     const auto &[stride, phase, width] = *interval.thinning;
-    if (compute(BoundExprKind::FloorMod, key - evaluate(phase, values),
-                evaluate(stride, values)) < evaluate(width, values))
+    if (compute(BoundExprKind::FloorMod, key - evaluate(phase, values), evaluate(stride, values)) <
+        evaluate(width, values))
       return true;
   }
   return false;

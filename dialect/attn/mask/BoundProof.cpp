@@ -151,13 +151,13 @@ private:
     return sum;
   }
 
-  unsigned budget = 64;
+  unsigned budget = 24;
 };
 
 } // namespace
 
 bool llmopt::attn::provablyLessEqual(const BoundExpr &a, const BoundExpr &b) {
-  return Prover().nonNegative(LinearForm(b - a));
+  return a == b || Prover().nonNegative(LinearForm(b - a));
 }
 
 bool llmopt::attn::dependsOnRows(const BoundExpr &expr) {
@@ -188,8 +188,7 @@ bool llmopt::attn::growsWithRow(const BoundExpr &expr, BoundSymbol row) {
     }
     BoundExprKind kind = atom.kind();
     bool joined = kind == BoundExprKind::Min || kind == BoundExprKind::Max;
-    if (joined && coefficient > 0 && growsWithRow(atom.lhs(), row) &&
-        growsWithRow(atom.rhs(), row))
+    if (joined && coefficient > 0 && growsWithRow(atom.lhs(), row) && growsWithRow(atom.rhs(), row))
       continue;
     // row - (row + c) mod n grows in steps of n.
     BoundExpr remainder = kind == BoundExprKind::FloorMod ? atom.lhs() - rowExpr : atom;
@@ -203,8 +202,7 @@ bool llmopt::attn::growsWithRow(const BoundExpr &expr, BoundSymbol row) {
   return rowCoefficient >= remainders;
 }
 
-BoundExpr llmopt::attn::substitute(const BoundExpr &expr, BoundSymbol from,
-                                   const BoundExpr &to) {
+BoundExpr llmopt::attn::substitute(const BoundExpr &expr, BoundSymbol from, const BoundExpr &to) {
   switch (expr.kind()) {
   case BoundExprKind::Symbol:
     return expr.symbol() == from ? to : expr;

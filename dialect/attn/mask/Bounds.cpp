@@ -7,8 +7,8 @@
 // for every pair of a lower and an upper end; and nothing at all is visible if
 // lower(p) >= upper(p) for some pair. `exact` records what could be proved. SURELY of
 // `a or b` is the same question about `not a and not b`.
-#include "dialect/attn/mask/BoundProof.h"
 #include "dialect/attn/mask/Bounds.h"
+#include "dialect/attn/mask/BoundProof.h"
 
 #include "llvm/ADT/STLExtras.h"
 
@@ -43,10 +43,33 @@ bool provablyWithin(const Interval &inner, const Interval &outer) {
          provablyLessEqual(outer.lo, inner.lo) && provablyLessEqual(inner.hi, outer.hi);
 }
 
-/// Drop what is empty or lies within another interval, then keep to kMaxIntervals.
+unsigned sizeOf(const Interval &interval) {
+  unsigned size = interval.lo.size() + interval.hi.size();
+  if (const auto &thinning = interval.thinning)
+    size += thinning->stride.size() + thinning->phase.size() + thinning->width.size();
+  return size;
+}
+
+/// Widen an interval until it is no larger than kMaxIntervalSize.
+void shrink(Interval &interval) {
+  interval.thinning.reset();
+  if (sizeOf(interval) > kMaxIntervalSize)
+    (interval.lo.size() > interval.hi.size() ? interval.lo : interval.hi) =
+        interval.lo.size() > interval.hi.size() ? -kUnbounded : kUnbounded;
+  if (sizeOf(interval) > kMaxIntervalSize)
+    interval = {-kUnbounded, kUnbounded, std::nullopt};
+}
+
+/// Drop what is empty or lies within another interval, then keep to the limits.
 void simplify(Approximation &result, Slack slack) {
   llvm::SmallVector<Interval, 2> kept;
   for (Interval &interval : result.set.intervals) {
+    if (sizeOf(interval) > kMaxIntervalSize) {
+      result.exact = false;
+      if (slack == Slack::Narrow)
+        continue;
+      shrink(interval);
+    }
     if (provablyEmpty(interval) ||
         llvm::any_of(kept, [&](const Interval &k) { return provablyWithin(interval, k); }))
       continue;
@@ -59,6 +82,8 @@ void simplify(Approximation &result, Slack slack) {
     if (slack == Slack::Widen) {
       Interval &hull = kept.back();
       hull = {min(hull.lo, last.lo), max(hull.hi, last.hi), std::nullopt};
+      if (sizeOf(hull) > kMaxIntervalSize)
+        shrink(hull);
     }
   }
   result.set.intervals = std::move(kept);
@@ -169,8 +194,7 @@ private:
       collect(end.rhs(), join, row, ends);
       return;
     }
-    BoundSymbol other =
-        row == BoundSymbol::QueryLo ? BoundSymbol::QueryHi : BoundSymbol::QueryLo;
+    BoundSymbol other = row == BoundSymbol::QueryLo ? BoundSymbol::QueryHi : BoundSymbol::QueryLo;
     bool foreign = !(substitute(end, other, 0) == end);
     if (foreign || !growsWithRow(end, row))
       regular = false;
@@ -179,8 +203,8 @@ private:
 };
 
 enum class RowJoin {
-  Equal,   ///< union over rows of the intersections = intersection of the unions
-  Empty,   ///< no row has a key in both
+  Equal, ///< union over rows of the intersections = intersection of the unions
+  Empty, ///< no row has a key in both
   Unknown,
 };
 
@@ -249,8 +273,8 @@ MaskBounds llmopt::attn::unite(const MaskBounds &a, const MaskBounds &b) {
     surely = ::complement(hidden.set, Slack::Narrow);
     // Stating it so must not lose what the plain union has.
     surely = [&] {
-      Approximation joined = ::unite(surely.set, ::unite(a.surely, b.surely, Slack::Narrow).set,
-                                     Slack::Narrow);
+      Approximation joined =
+          ::unite(surely.set, ::unite(a.surely, b.surely, Slack::Narrow).set, Slack::Narrow);
       joined.exact &= surely.exact;
       return joined;
     }();

@@ -25,9 +25,13 @@ enum class BoundExprKind : uint8_t {
   Scalar,    ///< slot `value` of the op's run-time numbers, one for all heads
   ScalarMin, ///< smallest value over the range's heads of per-head slot `value`
   ScalarMax, ///< largest
-  Add, Sub, Mul, Min, Max,
-  FloorDiv,  ///< floor(a / b), 0 where b <= 0
-  FloorMod,  ///< a - b * floor(a / b), 0 where b <= 0
+  Add,
+  Sub,
+  Mul,
+  Min,
+  Max,
+  FloorDiv, ///< floor(a / b), 0 where b <= 0
+  FloorMod, ///< a - b * floor(a / b), 0 where b <= 0
 };
 
 /// An immutable integer expression; copies share structure. Constants fold.
@@ -39,11 +43,12 @@ public:
   static BoundExpr binary(BoundExprKind kind, BoundExpr lhs, BoundExpr rhs);
 
   BoundExprKind kind() const;
-  int64_t value() const;        ///< Constant and Scalar*
-  BoundSymbol symbol() const;   ///< Symbol
-  BoundExpr lhs() const;        ///< binary kinds
+  int64_t value() const;      ///< Constant and Scalar*
+  BoundSymbol symbol() const; ///< Symbol
+  BoundExpr lhs() const;      ///< binary kinds
   BoundExpr rhs() const;
   std::optional<int64_t> constant() const;
+  unsigned size() const;                         ///< nodes of the expression, written out
   bool operator==(const BoundExpr &other) const; ///< structural
 
 private:
@@ -83,7 +88,7 @@ struct IntervalSet {
   bool operator==(const IntervalSet &) const = default; ///< structural
 };
 
-/// MAY and SURELY. Beyond kMaxIntervals a set is widened (may) or narrowed (surely),
+/// MAY and SURELY. Beyond the limits below a set is widened (may) or narrowed (surely),
 /// which costs work, never correctness; `exact` then turns false.
 ///
 /// `exact`: clipped to [0, keyLen), MAY is the union and SURELY the intersection of what
@@ -98,10 +103,12 @@ struct MaskBounds {
 };
 
 inline constexpr unsigned kMaxIntervals = 8;
+/// Nodes of an interval's expressions; larger ones are widened or dropped.
+inline constexpr unsigned kMaxIntervalSize = 80;
 
 MaskBounds intersect(const MaskBounds &a, const MaskBounds &b); ///< and
 MaskBounds unite(const MaskBounds &a, const MaskBounds &b);     ///< or
-MaskBounds complement(const MaskBounds &a); ///< not: swaps the two sets
+MaskBounds complement(const MaskBounds &a);                     ///< not: swaps the two sets
 
 /// Values for evaluation on the host (tests, explain).
 struct BoundValues {

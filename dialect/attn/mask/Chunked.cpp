@@ -9,14 +9,12 @@ using namespace llmopt::attn;
 Attribute ChunkedAttr::parse(AsmParser &parser, Type) {
   SMLoc loc = parser.getCurrentLocation();
   Attribute size = parseBracketedNumber(parser, NumberKind::Integer);
-  return size ? parser.getChecked<ChunkedAttr>(loc, parser.getContext(), size)
-              : ChunkedAttr();
+  return size ? parser.getChecked<ChunkedAttr>(loc, parser.getContext(), size) : ChunkedAttr();
 }
 
 void ChunkedAttr::print(AsmPrinter &printer) const { printBracketedNumber(printer, getSize()); }
 
-LogicalResult ChunkedAttr::verify(function_ref<InFlightDiagnostic()> emitError,
-                                  Attribute size) {
+LogicalResult ChunkedAttr::verify(function_ref<InFlightDiagnostic()> emitError, Attribute size) {
   return verifyInteger(emitError, size, "the size of chunked", 1);
 }
 
@@ -32,8 +30,7 @@ Value ChunkedAttr::emitPredicate(PairEmitter &e) const {
   Value size = emit::maximum(e, e.number(*this, 0), emit::i32(e, 1));
   Value start = emit::subtract(e, p, emit::remainder(e, p, size));
   Value place = emit::subtract(e, e.keyPosition(), start);
-  Value inChunk =
-      emit::both(e, emit::lessEqual(e, zero, place), emit::less(e, place, size));
+  Value inChunk = emit::both(e, emit::lessEqual(e, zero, place), emit::less(e, place, size));
   return emit::both(e, emit::lessEqual(e, zero, p), inChunk);
 }
 

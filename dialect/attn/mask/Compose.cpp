@@ -6,8 +6,7 @@
 using namespace mlir;
 using namespace llmopt::attn;
 
-LogicalResult llmopt::attn::verifyMask(EmitError emitError, Attribute mask,
-                                       const Twine &what) {
+LogicalResult llmopt::attn::verifyMask(EmitError emitError, Attribute mask, const Twine &what) {
   if (!isa_and_present<MaskAttrInterface>(mask))
     return emitError() << what << " does not implement MaskAttrInterface: " << mask;
   return success();
@@ -15,9 +14,9 @@ LogicalResult llmopt::attn::verifyMask(EmitError emitError, Attribute mask,
 
 /// `<` mask `,` ... `>`, as full attributes.
 static ParseResult parseMasks(AsmParser &parser, SmallVectorImpl<Attribute> &masks) {
-  return parser.parseCommaSeparatedList(
-      AsmParser::Delimiter::LessGreater,
-      [&] { return parser.parseAttribute(masks.emplace_back()); });
+  return parser.parseCommaSeparatedList(AsmParser::Delimiter::LessGreater, [&] {
+    return parser.parseAttribute(masks.emplace_back());
+  });
 }
 
 static void printMasks(AsmPrinter &printer, ArrayRef<Attribute> masks) {
@@ -30,14 +29,13 @@ template <typename Nary>
 static LogicalResult verifyNary(EmitError emitError, ArrayRef<Attribute> operands) {
   StringRef mnemonic = Nary::getMnemonic();
   if (operands.size() < 2)
-    return emitError() << "'" << mnemonic << "' has 2 operands or more, got "
-                       << operands.size();
+    return emitError() << "'" << mnemonic << "' has 2 operands or more, got " << operands.size();
   for (auto [index, operand] : llvm::enumerate(operands)) {
     if (isa_and_present<Nary>(operand))
       return emitError() << "operand " << index << " of '" << mnemonic
                          << "' is one itself; list its operands instead";
-    if (failed(verifyMask(emitError, operand,
-                          "operand " + Twine(index) + " of '" + mnemonic + "'")))
+    if (failed(
+            verifyMask(emitError, operand, "operand " + Twine(index) + " of '" + mnemonic + "'")))
       return failure();
   }
   return success();
@@ -107,9 +105,7 @@ void AndAttr::collectNumbers(SmallVectorImpl<NumberUse> &numbers) const {
   collect(getOperands(), numbers);
 }
 
-Value AndAttr::emitPredicate(PairEmitter &e) const {
-  return fold(e, getOperands(), emit::both);
-}
+Value AndAttr::emitPredicate(PairEmitter &e) const { return fold(e, getOperands(), emit::both); }
 
 MaskBounds AndAttr::getBounds(const BoundContext &context) const {
   return fold(context, getOperands(), intersect);
@@ -142,9 +138,7 @@ void OrAttr::collectNumbers(SmallVectorImpl<NumberUse> &numbers) const {
   collect(getOperands(), numbers);
 }
 
-Value OrAttr::emitPredicate(PairEmitter &e) const {
-  return fold(e, getOperands(), emit::either);
-}
+Value OrAttr::emitPredicate(PairEmitter &e) const { return fold(e, getOperands(), emit::either); }
 
 MaskBounds OrAttr::getBounds(const BoundContext &context) const {
   return fold(context, getOperands(), unite);
@@ -164,8 +158,7 @@ Attribute NotAttr::parse(AsmParser &parser, Type) {
 
 void NotAttr::print(AsmPrinter &printer) const { printer << '<' << getOperand() << '>'; }
 
-LogicalResult NotAttr::verify(function_ref<InFlightDiagnostic()> emitError,
-                              Attribute operand) {
+LogicalResult NotAttr::verify(function_ref<InFlightDiagnostic()> emitError, Attribute operand) {
   return verifyMask(emitError, operand, "the operand of 'not'");
 }
 

@@ -18,6 +18,4 @@ void DenseMaskAttr::collectNumbers(SmallVectorImpl<NumberUse> &) const {}
 
 Value DenseMaskAttr::emitPredicate(PairEmitter &e) const { return e.element(getArg()); }
 
-MaskBounds DenseMaskAttr::getBounds(const BoundContext &) const {
-  return MaskBounds::unknown();
-}
+MaskBounds DenseMaskAttr::getBounds(const BoundContext &) const { return MaskBounds::unknown(); }

@@ -9,16 +9,12 @@ using namespace llmopt::attn;
 Attribute DilatedAttr::parse(AsmParser &parser, Type) {
   SMLoc loc = parser.getCurrentLocation();
   Attribute stride = parseBracketedNumber(parser, NumberKind::Integer);
-  return stride ? parser.getChecked<DilatedAttr>(loc, parser.getContext(), stride)
-                : DilatedAttr();
+  return stride ? parser.getChecked<DilatedAttr>(loc, parser.getContext(), stride) : DilatedAttr();
 }
 
-void DilatedAttr::print(AsmPrinter &printer) const {
-  printBracketedNumber(printer, getStride());
-}
+void DilatedAttr::print(AsmPrinter &printer) const { printBracketedNumber(printer, getStride()); }
 
-LogicalResult DilatedAttr::verify(function_ref<InFlightDiagnostic()> emitError,
-                                  Attribute stride) {
+LogicalResult DilatedAttr::verify(function_ref<InFlightDiagnostic()> emitError, Attribute stride) {
   return verifyInteger(emitError, stride, "the stride of dilated", 1);
 }
 

@@ -111,46 +111,41 @@ private:
         })
         .Case([&](arith::XOrIOp differ) {
           if (isTruth(differ))
-            truths.insert({differ, choose(truth(differ.getLhs()),
-                                          complement(truth(differ.getRhs())),
-                                          truth(differ.getRhs()))});
+            truths.insert(
+                {differ, choose(truth(differ.getLhs()), complement(truth(differ.getRhs())),
+                                truth(differ.getRhs()))});
         })
         .Case([&](arith::SelectOp select) {
           if (isTruth(select))
-            truths.insert({select, choose(truth(select.getCondition()),
-                                          truth(select.getTrueValue()),
-                                          truth(select.getFalseValue()))});
+            truths.insert(
+                {select, choose(truth(select.getCondition()), truth(select.getTrueValue()),
+                                truth(select.getFalseValue()))});
         })
-        .Case([&](arith::CmpIOp compare) {
-          truths.insert({compare, comparison(compare)});
-        })
+        .Case([&](arith::CmpIOp compare) { truths.insert({compare, comparison(compare)}); })
         .Default([](Operation &) {});
   }
 
   static bool isTruth(Value value) { return value.getType().isInteger(1); }
 
-  static MaskBounds choose(const MaskBounds &condition, const MaskBounds &a,
-                           const MaskBounds &b) {
+  static MaskBounds choose(const MaskBounds &condition, const MaskBounds &a, const MaskBounds &b) {
     return unite(intersect(condition, a), intersect(complement(condition), b));
   }
 
   /// Keep `form` as `value`, if it always fits the value's type.
   void set(Value value, Affine form, bool cannotOverflow = false) {
     Range range = form.range();
-    if (range.least < -kMostValue || range.most > kMostValue)
+    if (range.least < -kMostValue || range.most > kMostValue || form.rest.size() > kMaxIntervalSize)
       return;
     Wide limit = Wide(1) << (widthOf(value.getType()) - 1);
     if (cannotOverflow || (range.least >= -limit && range.most < limit))
       integers[value] = std::move(form);
   }
 
-  template <typename Op>
-  void setSum(Op op, int64_t factor, arith::IntegerOverflowFlags flags) {
+  template <typename Op> void setSum(Op op, int64_t factor, arith::IntegerOverflowFlags flags) {
     Integer lhs = integer(op.getLhs()), rhs = integer(op.getRhs());
     auto *a = std::get_if<Affine>(&lhs), *b = std::get_if<Affine>(&rhs);
     if (a && b)
-      set(op, combine(*a, *b, factor),
-          bitEnumContainsAll(flags, arith::IntegerOverflowFlags::nsw));
+      set(op, combine(*a, *b, factor), bitEnumContainsAll(flags, arith::IntegerOverflowFlags::nsw));
   }
 
   void setProduct(arith::MulIOp op) {
@@ -287,8 +282,7 @@ private:
 
   /// All keys where `expr` <= 0, none where not.
   static IntervalSet whereNotPositive(const BoundExpr &expr) {
-    return IntervalSet::of(-kUnbounded,
-                           min(max(1 - expr, 0), 1) * (2 * kUnbounded) - kUnbounded);
+    return IntervalSet::of(-kUnbounded, min(max(1 - expr, 0), 1) * (2 * kUnbounded) - kUnbounded);
   }
 
   MaskBounds isNotPositive(const Affine &d) {

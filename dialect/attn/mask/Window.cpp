@@ -73,9 +73,7 @@ Value WindowAttr::emitPredicate(PairEmitter &e) const {
 }
 
 /// kUnbounded where `side` is negative (open), else 0.
-static BoundExpr beyondWhereOpen(BoundExpr side) {
-  return max(min(side, 0), -1) * -kUnbounded;
-}
+static BoundExpr beyondWhereOpen(BoundExpr side) { return max(min(side, 0), -1) * -kUnbounded; }
 
 MaskBounds WindowAttr::getBounds(const BoundContext &context) const {
   BoundExpr lo = context.queryLo(), hi = context.queryHi();

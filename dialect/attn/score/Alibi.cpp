@@ -11,14 +11,12 @@ using namespace llmopt::attn;
 Attribute AlibiAttr::parse(AsmParser &parser, Type) {
   SMLoc loc = parser.getCurrentLocation();
   Attribute slope = parseBracketedNumber(parser, NumberKind::Float);
-  return slope ? parser.getChecked<AlibiAttr>(loc, parser.getContext(), slope)
-               : AlibiAttr();
+  return slope ? parser.getChecked<AlibiAttr>(loc, parser.getContext(), slope) : AlibiAttr();
 }
 
 void AlibiAttr::print(AsmPrinter &printer) const { printBracketedNumber(printer, getSlope()); }
 
-LogicalResult AlibiAttr::verify(function_ref<InFlightDiagnostic()> emitError,
-                                Attribute slope) {
+LogicalResult AlibiAttr::verify(function_ref<InFlightDiagnostic()> emitError, Attribute slope) {
   return verifyFloat(emitError, slope, "the slope of alibi");
 }
 

@@ -14,14 +14,12 @@ using namespace llmopt::attn;
 Attribute SoftcapAttr::parse(AsmParser &parser, Type) {
   SMLoc loc = parser.getCurrentLocation();
   Attribute cap = parseBracketedNumber(parser, NumberKind::Float);
-  return cap ? parser.getChecked<SoftcapAttr>(loc, parser.getContext(), cap)
-             : SoftcapAttr();
+  return cap ? parser.getChecked<SoftcapAttr>(loc, parser.getContext(), cap) : SoftcapAttr();
 }
 
 void SoftcapAttr::print(AsmPrinter &printer) const { printBracketedNumber(printer, getCap()); }
 
-LogicalResult SoftcapAttr::verify(function_ref<InFlightDiagnostic()> emitError,
-                                  Attribute cap) {
+LogicalResult SoftcapAttr::verify(function_ref<InFlightDiagnostic()> emitError, Attribute cap) {
   return verifyFloat(emitError, cap, "softcap");
 }
 

@@ -133,9 +133,9 @@ bool compareRange(const ParsedMask &mask, const MaskBounds &bounds, const BoundV
   if (sound && exact)
     return true;
   ADD_FAILURE() << mask.spec.text << (sound ? " is not exact" : " is unsound") << " for queries "
-                << values.queryLo << ".." << values.queryHi << " of " << values.queryLen
-                << " over " << values.keyLen << " keys: may " << std::hex << may << " for "
-                << some << ", surely " << surely << " for " << every;
+                << values.queryLo << ".." << values.queryHi << " of " << values.queryLen << " over "
+                << values.keyLen << " keys: may " << std::hex << may << " for " << some
+                << ", surely " << surely << " for " << every;
   return false;
 }
 
@@ -145,8 +145,7 @@ MaskBounds llmopt::attn::test::boundsOf(const ParsedMask &mask, Defaults default
   return mask.mask.getBounds(TestBounds(mask, defaults));
 }
 
-void llmopt::attn::test::expectBounds(const ParsedMask &mask, Defaults defaults,
-                                      Demand demand) {
+void llmopt::attn::test::expectBounds(const ParsedMask &mask, Defaults defaults, Demand demand) {
   MaskBounds bounds = boundsOf(mask, defaults);
   EXPECT_LE(bounds.may.intervals.size(), kMaxIntervals) << mask.spec.text;
   EXPECT_LE(bounds.surely.intervals.size(), kMaxIntervals) << mask.spec.text;
@@ -188,9 +187,9 @@ void llmopt::attn::test::expectPredicate(const ParsedMask &mask, Lengths lengths
             Row row{{queries, keys}, query, head};
             if (emitted.sees(row, key) == mask.spec.sees(row, key))
               continue;
-            ADD_FAILURE() << mask.spec.text << ": emitted predicate is wrong for query "
-                          << query << " of " << queries << ", key " << key << " of " << keys
-                          << ", head " << head;
+            ADD_FAILURE() << mask.spec.text << ": emitted predicate is wrong for query " << query
+                          << " of " << queries << ", key " << key << " of " << keys << ", head "
+                          << head;
             return;
           }
 }

@@ -149,10 +149,10 @@ static Scalar runOp(Operation &op, ArrayRef<Scalar> in) {
 
 Scalar ScalarProgram::run(const Row &row, int key, float element, float score) const {
   llvm::DenseMap<Value, Scalar> values;
-  const int64_t places[] = {row.position(),      key,
-                            row.index,           0,
-                            row.head,            row.shape.queries,
-                            row.shape.keys,      denseElement(row.head, row.index, key)};
+  const int64_t places[] = {row.position(), key,
+                            row.index,      0,
+                            row.head,       row.shape.queries,
+                            row.shape.keys, denseElement(row.head, row.index, key)};
   for (auto [place, value] : llvm::enumerate(places))
     values[block->getArgument(place)].integer = value;
   values[block->getArgument(Element)].real = element;

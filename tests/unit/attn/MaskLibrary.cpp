@@ -36,9 +36,8 @@ MaskSpec llmopt::attn::test::sink(int count) {
 }
 
 MaskSpec llmopt::attn::test::dilated(int stride) {
-  return {"dilated<" + str(stride) + ">", [=](const Row &row, int key) {
-            return std::abs(row.position() - key) % stride == 0;
-          }};
+  return {"dilated<" + str(stride) + ">",
+          [=](const Row &row, int key) { return std::abs(row.position() - key) % stride == 0; }};
 }
 
 MaskSpec llmopt::attn::test::chunked(int size) {
@@ -69,8 +68,7 @@ std::vector<std::pair<MaskSpec, bool>> llmopt::attn::test::customs() {
               "%v = arith.cmpi slt, %d, %n : index\n",
               simple([](int i, int j) { return i - j < 3; })),
        true},
-      {custom("%v = arith.cmpi sle, %j, %i : index\n",
-              simple([](int i, int j) { return j <= i; })),
+      {custom("%v = arith.cmpi sle, %j, %i : index\n", simple([](int i, int j) { return j <= i; })),
        true},
       {custom("%n = arith.constant 4 : index\n%x = arith.floordivsi %i, %n : index\n"
               "%y = arith.floordivsi %j, %n : index\n%v = arith.cmpi eq, %x, %y : index\n",
@@ -118,8 +116,7 @@ std::vector<std::pair<MaskSpec, bool>> llmopt::attn::test::customs() {
               "%v = arith.cmpi eq, %d, %i : index\n",
               simple([](int i, int j) { return j + 2 == i; })),
        true},
-      {custom("%v = arith.cmpi ne, %j, %i : index\n",
-              simple([](int i, int j) { return j != i; })),
+      {custom("%v = arith.cmpi ne, %j, %i : index\n", simple([](int i, int j) { return j != i; })),
        true},
       {custom("%n = arith.constant 9 : index\n%d = arith.addi %j, %i : index\n"
               "%v = arith.cmpi sle, %d, %n : index\n",
@@ -208,6 +205,6 @@ MaskSpec llmopt::attn::test::either(const MaskSpec &a, const MaskSpec &b) {
 }
 
 MaskSpec llmopt::attn::test::negated(const MaskSpec &a) {
-  return {"not (" + a.text + ")",
-          [x = a.sees](const Row &row, int key) { return !x(row, key); }, a.regions, a.args};
+  return {"not (" + a.text + ")", [x = a.sees](const Row &row, int key) { return !x(row, key); },
+          a.regions, a.args};
 }

@@ -33,8 +33,8 @@ inline bool denseElement(int head, int query, int key) {
 }
 
 struct Arg {
-  std::string type;             ///< "i32", "tensor<4xi32>", "tensor<?x?x?x?xi1>"
-  std::vector<int64_t> values;  ///< of a number: one, or one a head
+  std::string type;            ///< "i32", "tensor<4xi32>", "tensor<?x?x?x?xi1>"
+  std::vector<int64_t> values; ///< of a number: one, or one a head
 };
 
 struct MaskSpec {

@@ -78,8 +78,8 @@ TEST(Mask, Contradiction) {
     expectWithNegation(both(mask, negated(mask)), Demand::Sound);
     expectWithNegation(either(mask, negated(mask)), Demand::Sound);
   }
-  MaskBounds none = boundsOf(ParsedMask(testContext(), both(causal(), negated(causal()))),
-                             Defaults::Folded);
+  MaskBounds none =
+      boundsOf(ParsedMask(testContext(), both(causal(), negated(causal()))), Defaults::Folded);
   EXPECT_TRUE(none.may.intervals.empty());
 }
 
@@ -92,24 +92,21 @@ TEST(Mask, RunTimeNumbers) {
   for (const std::vector<int64_t> &values : choices) {
     auto of = [values](const Row &row) { return values[values.size() == 1 ? 0 : row.head]; };
     Demand demand = values.size() == 1 ? Demand::Exact : Demand::Sound;
-    expectWithNegation(withArg("window<arg0>", values,
-                               [=](const Row &row, int key) {
-                                 return window(of(row)).sees(row, key);
-                               }),
-                       demand);
-    expectWithNegation(withArg("sink<arg0>", values,
-                               [=](const Row &row, int key) { return key < of(row); }),
-                       demand);
-    expectWithNegation(withArg("dilated<arg0>", values,
-                               [=](const Row &row, int key) {
-                                 return dilated(of(row)).sees(row, key);
-                               }),
-                       demand);
-    expectWithNegation(withArg("chunked<arg0>", values,
-                               [=](const Row &row, int key) {
-                                 return chunked(of(row)).sees(row, key);
-                               }),
-                       demand);
+    expectWithNegation(
+        withArg("window<arg0>", values,
+                [=](const Row &row, int key) { return window(of(row)).sees(row, key); }),
+        demand);
+    expectWithNegation(
+        withArg("sink<arg0>", values, [=](const Row &row, int key) { return key < of(row); }),
+        demand);
+    expectWithNegation(
+        withArg("dilated<arg0>", values,
+                [=](const Row &row, int key) { return dilated(of(row)).sees(row, key); }),
+        demand);
+    expectWithNegation(
+        withArg("chunked<arg0>", values,
+                [=](const Row &row, int key) { return chunked(of(row)).sees(row, key); }),
+        demand);
   }
 }
 
@@ -119,12 +116,11 @@ TEST(Mask, RunTimeWindowSides) {
     auto leftOf = [left](const Row &row) { return left[left.size() == 1 ? 0 : row.head]; };
     std::string type = left.size() == 1 ? "i32" : "tensor<4xi32>";
     for (int right : {-1, 0, 2}) {
-      MaskSpec spec = {"window<left = arg0, right = " + std::to_string(right) + ">",
-                       [=](const Row &row, int key) {
-                         return window(leftOf(row), right).sees(row, key);
-                       },
-                       {},
-                       {{type, left}}};
+      MaskSpec spec = {
+          "window<left = arg0, right = " + std::to_string(right) + ">",
+          [=](const Row &row, int key) { return window(leftOf(row), right).sees(row, key); },
+          {},
+          {{type, left}}};
       expectWithNegation(spec, left.size() == 1 ? Demand::Exact : Demand::Sound);
     }
   }

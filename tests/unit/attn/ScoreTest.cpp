@@ -18,10 +18,8 @@ namespace {
 class EmittedScore {
 public:
   explicit EmittedScore(std::string clause)
-      : mask(testContext(), {"causal) " + clause + " split(none",
-                             {},
-                             {},
-                             {{"tensor<?x?x?x?xf32>", {}}}}),
+      : mask(testContext(),
+             {"causal) " + clause + " split(none", {}, {}, {{"tensor<?x?x?x?xf32>", {}}}}),
         program(mask) {
     auto score = cast<ScoreAttrInterface>(AttentionOp(mask.op).getScoresAttr()[0]);
     program.setResult(score.emitScore(program.emitter(), program.score()));
