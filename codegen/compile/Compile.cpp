@@ -132,7 +132,8 @@ std::vector<func::FuncOp> llmopt::specsOf(ModuleOp module) {
   return specs;
 }
 
-llvm::Expected<bundle::Program> llmopt::compileSpec(func::FuncOp spec, const CompileOptions &options) {
+llvm::Expected<bundle::Program> llmopt::compileSpec(func::FuncOp spec,
+                                                    const CompileOptions &options) {
   FirstDiagnostic diagnostics(spec.getContext());
   OwningOpRef<ModuleOp> module = isolate(spec);
   func::FuncOp copy = specIn(*module);
@@ -163,7 +164,8 @@ llvm::Expected<bundle::Program> llmopt::compileSpec(func::FuncOp spec, const Com
   return program;
 }
 
-llvm::Expected<std::string> llmopt::stageText(func::FuncOp spec, Stage stage, const CompileOptions &options) {
+llvm::Expected<std::string> llmopt::stageText(func::FuncOp spec, Stage stage,
+                                              const CompileOptions &options) {
   if (stage == Stage::Attn)
     return irOf(spec);
   FirstDiagnostic diagnostics(spec.getContext());

@@ -14,8 +14,8 @@ namespace llmopt {
 struct CompileOptions {
   cpu::CpuTargetOptions cpu;  ///< code is made for it
   runtime::CpuTarget numbers; ///< the schedule follows from them
-  std::vector<int64_t> rows; ///< tile rows of the attend kernels; empty: the schedule's choice
-  int64_t keys = 0;          ///< keys of a tile; 0: the schedule's choice
+  std::vector<int64_t> rows;  ///< tile rows of the attend kernels; empty: the schedule's choice
+  int64_t keys = 0;           ///< keys of a tile; 0: the schedule's choice
 };
 
 /// Options for the machine that runs this process, as LLMOPT_CPU_FEATURES lets it be seen.

@@ -12,34 +12,56 @@ namespace {
 
 BoundOp symbolOp(attn::BoundSymbol symbol) {
   switch (symbol) {
-  case attn::BoundSymbol::QueryLo: return BoundOp::QueryLo;
-  case attn::BoundSymbol::QueryHi: return BoundOp::QueryHi;
-  case attn::BoundSymbol::QueryLen: return BoundOp::QueryLen;
-  case attn::BoundSymbol::KeyLen: return BoundOp::KeyLen;
+  case attn::BoundSymbol::QueryLo:
+    return BoundOp::QueryLo;
+  case attn::BoundSymbol::QueryHi:
+    return BoundOp::QueryHi;
+  case attn::BoundSymbol::QueryLen:
+    return BoundOp::QueryLen;
+  case attn::BoundSymbol::KeyLen:
+    return BoundOp::KeyLen;
   }
   return BoundOp::Const;
 }
 
 BoundOp binaryOp(BoundExprKind kind) {
   switch (kind) {
-  case BoundExprKind::Add: return BoundOp::Add;
-  case BoundExprKind::Sub: return BoundOp::Sub;
-  case BoundExprKind::Mul: return BoundOp::Mul;
-  case BoundExprKind::Min: return BoundOp::Min;
-  case BoundExprKind::Max: return BoundOp::Max;
-  case BoundExprKind::FloorDiv: return BoundOp::FloorDiv;
-  default: return BoundOp::FloorMod;
+  case BoundExprKind::Add:
+    return BoundOp::Add;
+  case BoundExprKind::Sub:
+    return BoundOp::Sub;
+  case BoundExprKind::Mul:
+    return BoundOp::Mul;
+  case BoundExprKind::Min:
+    return BoundOp::Min;
+  case BoundExprKind::Max:
+    return BoundOp::Max;
+  case BoundExprKind::FloorDiv:
+    return BoundOp::FloorDiv;
+  default:
+    return BoundOp::FloorMod;
   }
 }
 
 void emitPostfix(const attn::BoundExpr &expr, bundle::BoundProgram &program) {
   switch (expr.kind()) {
-  case BoundExprKind::Constant: program.push_back({BoundOp::Const, expr.value()}); return;
-  case BoundExprKind::Symbol: program.push_back({symbolOp(expr.symbol())}); return;
-  case BoundExprKind::Scalar: program.push_back({BoundOp::Scalar, expr.value()}); return;
-  case BoundExprKind::ScalarMin: program.push_back({BoundOp::ScalarMin, expr.value()}); return;
-  case BoundExprKind::ScalarMax: program.push_back({BoundOp::ScalarMax, expr.value()}); return;
-  default: break;
+  case BoundExprKind::Constant:
+    program.push_back({BoundOp::Const, expr.value()});
+    return;
+  case BoundExprKind::Symbol:
+    program.push_back({symbolOp(expr.symbol())});
+    return;
+  case BoundExprKind::Scalar:
+    program.push_back({BoundOp::Scalar, expr.value()});
+    return;
+  case BoundExprKind::ScalarMin:
+    program.push_back({BoundOp::ScalarMin, expr.value()});
+    return;
+  case BoundExprKind::ScalarMax:
+    program.push_back({BoundOp::ScalarMax, expr.value()});
+    return;
+  default:
+    break;
   }
   emitPostfix(expr.lhs(), program);
   emitPostfix(expr.rhs(), program);
@@ -103,7 +125,8 @@ bundle::Program llmopt::programOf(const Signature &signature, const Schedule &sc
   return program;
 }
 
-bundle::Kernel llmopt::kernelFacts(ModuleOp lowered, const bundle::AttentionFacts &facts, const KernelName &name) {
+bundle::Kernel llmopt::kernelFacts(ModuleOp lowered, const bundle::AttentionFacts &facts,
+                                   const KernelName &name) {
   bundle::Kernel kernel;
   kernel.entry = name.name;
   kernel.kind = name.kind;

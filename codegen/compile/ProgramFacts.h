@@ -12,6 +12,7 @@ namespace llmopt {
 bundle::Program programOf(const Signature &signature, const Schedule &schedule);
 
 /// Facts of one kernel of a lowered module, with the scratch that lowering has recorded.
-bundle::Kernel kernelFacts(mlir::ModuleOp lowered, const bundle::AttentionFacts &facts, const KernelName &kernel);
+bundle::Kernel kernelFacts(mlir::ModuleOp lowered, const bundle::AttentionFacts &facts,
+                           const KernelName &kernel);
 
 } // namespace llmopt

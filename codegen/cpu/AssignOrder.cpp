@@ -52,7 +52,9 @@ public:
 private:
   /// A tile of one column lies the same way in either order and ties nothing.
   void tie(Value a, Value b) {
-    auto free = [](Value tile) { return cast<RankedTensorType>(tile.getType()).getDimSize(1) == 1; };
+    auto free = [](Value tile) {
+      return cast<RankedTensorType>(tile.getType()).getDimSize(1) == 1;
+    };
     if (!free(a) && !free(b))
       classes.unionSets(a.getAsOpaquePointer(), b.getAsOpaquePointer());
   }

@@ -68,10 +68,10 @@ Value expandExp(FloatOps &o, Value x) {
 Value expandTanh(FloatOps &o, Value x) {
   Value c = o.atLeast(o.atMost(x, o.f(7.90531111f)), o.f(-7.90531111f));
   Value square = o.mul(c, c);
-  Value p = o.polynomial(square, {-2.76076847742355e-16f, 2.00018790482477e-13f,
-                                  -8.60467152213735e-11f, 5.12229709037114e-08f,
-                                  1.48572235717979e-05f, 6.37261928875436e-04f,
-                                  4.89352455891786e-03f});
+  Value p =
+      o.polynomial(square, {-2.76076847742355e-16f, 2.00018790482477e-13f, -8.60467152213735e-11f,
+                            5.12229709037114e-08f, 1.48572235717979e-05f, 6.37261928875436e-04f,
+                            4.89352455891786e-03f});
   Value q = o.polynomial(square, {1.19825839466702e-06f, 1.18534705686654e-04f,
                                   2.26843463243900e-03f, 4.89352518554385e-03f});
   Value result = o.div(o.mul(c, p), q);
@@ -176,7 +176,8 @@ struct TileCpuExpandMath : llmopt::cpu::impl::TileCpuExpandMathBase<TileCpuExpan
     // First MLIR's own forms of the rarer functions, which may use the common ones; then
     // ours; then conversions, which any of them may have made.
     auto common = [](StringRef name) {
-      return llvm::is_contained({"math.exp2", "math.exp", "math.tanh", "math.log", "math.log2"}, name);
+      return llvm::is_contained({"math.exp2", "math.exp", "math.tanh", "math.log", "math.log2"},
+                                name);
     };
     bool rare = false;
     getOperation().walk([&](Operation *op) {
@@ -185,8 +186,8 @@ struct TileCpuExpandMath : llmopt::cpu::impl::TileCpuExpandMathBase<TileCpuExpan
     });
     if (rare) {
       RewritePatternSet first(&getContext()), second(&getContext());
-      math::populateExpansionPatterns(first, {"powf", "tan", "sinh", "cosh", "asinh", "acosh",
-                                              "atanh", "fpowi", "ctlz"});
+      math::populateExpansionPatterns(
+          first, {"powf", "tan", "sinh", "cosh", "asinh", "acosh", "atanh", "fpowi", "ctlz"});
       if (!isa.sse41)
         math::populateExpansionPatterns(first, {"ceilf", "roundf", "roundeven"});
       populateMathPolynomialApproximationPatterns(

@@ -58,7 +58,8 @@ llvm::Expected<std::unique_ptr<llvm::TargetMachine>> makeMachine(const CpuTarget
     return true;
   }();
   (void)initialised;
-  llvm::Triple triple(options.triple.empty() ? llvm::sys::getDefaultTargetTriple() : options.triple);
+  llvm::Triple triple(options.triple.empty() ? llvm::sys::getDefaultTargetTriple()
+                                             : options.triple);
   std::string reason;
   const llvm::Target *target = llvm::TargetRegistry::lookupTarget(triple, reason);
   if (!target)
@@ -149,9 +150,8 @@ llvm::Expected<std::unique_ptr<Translated>> translate(mlir::ModuleOp source,
   return result;
 }
 
-llvm::Expected<llvm::SmallVector<char, 0>> generate(mlir::ModuleOp source,
-                                                    const CpuTargetOptions &options,
-                                                    llvm::CodeGenFileType kind) {
+llvm::Expected<llvm::SmallVector<char, 0>>
+generate(mlir::ModuleOp source, const CpuTargetOptions &options, llvm::CodeGenFileType kind) {
   auto translated = translate(source, options);
   if (!translated)
     return translated.takeError();
@@ -178,8 +178,9 @@ llvm::Error checkSelfContained(llvm::ArrayRef<char> bytes) {
     if (!name)
       return name.takeError();
     if ((*flags & llvm::object::SymbolRef::SF_Undefined) && !name->empty())
-      return failure("the kernel would call '" + *name +
-                     "', a library function; the CPU target has no expansion of the op that needs it");
+      return failure(
+          "the kernel would call '" + *name +
+          "', a library function; the CPU target has no expansion of the op that needs it");
   }
   return llvm::Error::success();
 }

@@ -15,7 +15,7 @@ namespace llmopt::cpu {
 struct CpuTargetOptions {
   std::string triple;
   std::string cpu;
-  std::string features; ///< "+avx512f,+fma"; those that `cpu` implies need not be named
+  std::string features;  ///< "+avx512f,+fma"; those that `cpu` implies need not be named
   unsigned optLevel = 1; ///< of LLVM's passes; MLIR has vectorised already, so 1 is enough
 
   /// The machine that runs this process.

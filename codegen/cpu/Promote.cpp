@@ -19,7 +19,8 @@ namespace {
 
 RankedTensorType inF32(Value tile) {
   auto type = cast<RankedTensorType>(tile.getType());
-  return RankedTensorType::get(type.getShape(), Float32Type::get(tile.getContext()), type.getEncoding());
+  return RankedTensorType::get(type.getShape(), Float32Type::get(tile.getContext()),
+                               type.getEncoding());
 }
 
 /// A load of the same rows that widens on the way.
@@ -35,13 +36,14 @@ Value widenLoad(tile::LoadOp load) {
 Value widenMap(tile::MapOp map, unsigned index) {
   Operation *yield = map.getBody().front().getTerminator();
   auto round = yield->getOperand(index).getDefiningOp<arith::TruncFOp>();
-  if (!round || !round.getIn().getType().isF32() || map.getCombiner(index) != tile::Combiner::None ||
-      !map.getResult(index).hasOneUse())
+  if (!round || !round.getIn().getType().isF32() ||
+      map.getCombiner(index) != tile::Combiner::None || !map.getResult(index).hasOneUse())
     return {};
   OpBuilder builder(map);
   SmallVector<Type> types(map.getResultTypes());
   types[index] = inF32(map.getResult(index));
-  auto wide = tile::MapOp::create(builder, map.getLoc(), types, map.getInputs(), map.getCombinersAttr());
+  auto wide =
+      tile::MapOp::create(builder, map.getLoc(), types, map.getInputs(), map.getCombinersAttr());
   wide.getBody().takeBody(map.getBody());
   yield->setOperand(index, round.getIn());
   if (round->use_empty())
@@ -54,7 +56,8 @@ Value widenMap(tile::MapOp map, unsigned index) {
 
 /// Any tile, element by element.
 Value widenAnyhow(OpBuilder &builder, Location loc, Value tile) {
-  auto map = tile::MapOp::create(builder, loc, TypeRange{inF32(tile)}, ValueRange{tile}, ArrayAttr());
+  auto map =
+      tile::MapOp::create(builder, loc, TypeRange{inF32(tile)}, ValueRange{tile}, ArrayAttr());
   Block &body = map.getBody().emplaceBlock();
   Type i32 = builder.getI32Type();
   Value x = body.addArgument(cast<RankedTensorType>(tile.getType()).getElementType(), loc);
@@ -68,12 +71,13 @@ Value widenAnyhow(OpBuilder &builder, Location loc, Value tile) {
 /// Products that AVX512-BF16 does as they are: rows enough for lanes over rows, B loaded
 /// by rows, pairs along k.
 bool staysNarrow(tile::MmaOp mma, const CpuIsa &isa, bool invariant) {
-  auto a = cast<RankedTensorType>(mma.getA().getType()), b = cast<RankedTensorType>(mma.getB().getType());
+  auto a = cast<RankedTensorType>(mma.getA().getType()),
+       b = cast<RankedTensorType>(mma.getB().getType());
   int64_t rows = a.getDimSize(0);
   // Lanes over rows leave most lanes idle for few rows, and still win over widening K and V
   // from 8 rows on (measured, d = 128): the dot product reads them as they are.
-  if (!isa.bf16Dot || !(invariant || rows >= 8) || !a.getElementType().isBF16() || a.getDimSize(1) % 2 != 0 ||
-      b.getDimSize(0) == 1 || b.getDimSize(1) == 1)
+  if (!isa.bf16Dot || !(invariant || rows >= 8) || !a.getElementType().isBF16() ||
+      a.getDimSize(1) % 2 != 0 || b.getDimSize(0) == 1 || b.getDimSize(1) == 1)
     return false;
   return mma.getB().getDefiningOp<tile::LoadOp>() &&
          llvm::all_of(mma.getB().getUses(), [](OpOperand &use) {

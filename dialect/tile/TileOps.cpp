@@ -71,7 +71,8 @@ LogicalResult PagedRowsOp::verify() {
 }
 
 LogicalResult MmaOp::verify() {
-  for (auto [name, value] : {std::pair<StringRef, Value>{"a", getA()}, {"b", getB()}, {"c", getC()}})
+  for (auto [name, value] :
+       {std::pair<StringRef, Value>{"a", getA()}, {"b", getB()}, {"c", getC()}})
     if (failed(verifyTile(*this, name, value.getType())))
       return failure();
   auto a = cast<RankedTensorType>(getA().getType()), b = cast<RankedTensorType>(getB().getType());
@@ -84,8 +85,7 @@ LogicalResult MmaOp::verify() {
     return emitOpError() << "c is " << c.getDimSize(0) << "x" << c.getDimSize(1)
                          << "; the product is " << a.getDimSize(0) << "x" << n;
   if (!c.getElementType().isF32())
-    return emitOpError() << "accumulates in " << c
-                         << "; f32 is wanted";
+    return emitOpError() << "accumulates in " << c << "; f32 is wanted";
   if (!isa<FloatType>(a.getElementType()) || a.getElementType() != b.getElementType())
     return emitOpError() << "multiplies " << a.getElementType() << " by " << b.getElementType()
                          << "; both must be the same float type";
@@ -101,10 +101,11 @@ static LogicalResult verifyReduction(Reduction op, unsigned dim, StringRef thing
   auto result = cast<RankedTensorType>(op.getResult().getType());
   if (op.getCombiner() == Combiner::None)
     return op.emitOpError("combines nothing; use max or sum");
-  if (!isTile(result) || result.getDimSize(0) != tile.getDimSize(dim) || result.getDimSize(1) != 1 ||
-      result.getElementType() != tile.getElementType())
+  if (!isTile(result) || result.getDimSize(0) != tile.getDimSize(dim) ||
+      result.getDimSize(1) != 1 || result.getElementType() != tile.getElementType())
     return op.emitOpError() << "result has type " << result << "; one " << tile.getElementType()
-                            << " for each of " << tile.getDimSize(dim) << " " << things << " is wanted";
+                            << " for each of " << tile.getDimSize(dim) << " " << things
+                            << " is wanted";
   return success();
 }
 
@@ -149,14 +150,15 @@ LogicalResult MapOp::verify() {
   for (Value input : getInputs()) {
     auto type = cast<RankedTensorType>(input.getType());
     if (!fits(type.getDimSize(0), rows) || !fits(type.getDimSize(1), columns))
-      return emitOpError() << "input " << type << " does not broadcast to " << rows << "x" << columns;
+      return emitOpError() << "input " << type << " does not broadcast to " << rows << "x"
+                           << columns;
   }
   for (auto [i, result] : llvm::enumerate(getResults())) {
     auto type = cast<RankedTensorType>(result.getType());
     int64_t wanted = getCombiner(i) == Combiner::None ? columns : 1;
     if (type.getDimSize(0) != rows || type.getDimSize(1) != wanted)
-      return emitOpError() << "result " << i << " has type " << type << "; " << rows << "x" << wanted
-                           << " is wanted";
+      return emitOpError() << "result " << i << " has type " << type << "; " << rows << "x"
+                           << wanted << " is wanted";
   }
   return success();
 }
@@ -167,12 +169,11 @@ LogicalResult MapOp::verifyRegions() {
     return emitOpError() << "region has " << block.getNumArguments() << " arguments; "
                          << getInputs().size() << " elements, the row and the column are wanted";
   for (auto [i, argument] : llvm::enumerate(block.getArguments())) {
-    Type wanted = i < getInputs().size()
-                      ? getElementTypeOrSelf(getInputs()[i].getType())
-                      : Type(IntegerType::get(getContext(), 32));
+    Type wanted = i < getInputs().size() ? getElementTypeOrSelf(getInputs()[i].getType())
+                                         : Type(IntegerType::get(getContext(), 32));
     if (argument.getType() != wanted)
-      return emitOpError() << "region argument " << i << " is " << argument.getType() << "; " << wanted
-                           << " is wanted";
+      return emitOpError() << "region argument " << i << " is " << argument.getType() << "; "
+                           << wanted << " is wanted";
   }
   auto yield = cast<YieldOp>(block.getTerminator());
   if (yield.getNumOperands() != getNumResults())
@@ -192,7 +193,8 @@ ParseResult MapOp::parse(OpAsmParser &parser, OperationState &state) {
     return failure();
   SMLoc inputsLoc = parser.getCurrentLocation();
   if (failed(parser.parseOptionalRParen())) {
-    if (parser.parseOperandList(inputs) || parser.parseColonTypeList(inputTypes) || parser.parseRParen())
+    if (parser.parseOperandList(inputs) || parser.parseColonTypeList(inputTypes) ||
+        parser.parseRParen())
       return failure();
   }
   Region *body = state.addRegion();
@@ -208,13 +210,15 @@ ParseResult MapOp::parse(OpAsmParser &parser, OperationState &state) {
         return failure();
       std::optional<Combiner> combiner = symbolizeCombiner(word);
       if (!combiner)
-        return parser.emitError(loc) << "unknown combiner '" << word << "'; none, max or sum is wanted";
+        return parser.emitError(loc)
+               << "unknown combiner '" << word << "'; none, max or sum is wanted";
       combiners.push_back(CombinerAttr::get(parser.getContext(), *combiner));
       return success();
     };
     if (parser.parseCommaSeparatedList(AsmParser::Delimiter::Square, parseOne))
       return failure();
-    state.addAttribute(getCombinersAttrName(state.name), parser.getBuilder().getArrayAttr(combiners));
+    state.addAttribute(getCombinersAttrName(state.name),
+                       parser.getBuilder().getArrayAttr(combiners));
   }
   if (parser.parseOptionalAttrDict(state.attributes) || parser.parseArrowTypeList(resultTypes) ||
       parser.resolveOperands(inputs, inputTypes, inputsLoc, state.operands))

@@ -25,7 +25,8 @@ TokenArray::TokenArray(KernelBuilder &k, int buffer, bool ragged) {
     innerStride = k.stride(buffer, token + 2);
 }
 
-Value TokenArray::offset(KernelBuilder &k, Value batch, Value queryBase, Value query, Value head) const {
+Value TokenArray::offset(KernelBuilder &k, Value batch, Value queryBase, Value query,
+                         Value head) const {
   Value offset = k.add(k.mul(k.add(queryBase, query), tokenStride), k.mul(head, headStride));
   return batchStride ? k.add(offset, k.mul(batch, batchStride)) : offset;
 }
@@ -34,9 +35,10 @@ namespace {
 
 class AttendKernel {
 public:
-  AttendKernel(ModuleOp module, const Signature &signature, StringRef name, int64_t rows, int64_t keys)
-      : op(signature.attention), k(module, op.getLoc(), signature, name), rowCount(rows), keys(keys),
-        bounds(boundsOf(signature)), group(op.getGroup()) {}
+  AttendKernel(ModuleOp module, const Signature &signature, StringRef name, int64_t rows,
+               int64_t keys)
+      : op(signature.attention), k(module, op.getLoc(), signature, name), rowCount(rows),
+        keys(keys), bounds(boundsOf(signature)), group(op.getGroup()) {}
 
   void emit() {
     if (op.getScheduleAttr() && op.getScheduleAttr().getBatchInvariant())
@@ -54,7 +56,9 @@ private:
   void emitItem(Value item);
   void loadItem(Value item);
   void loadRows();
-  Value rowTile(Type element, llvm::function_ref<Value(Value query, Value head, Value position, Value row)> value);
+  Value
+  rowTile(Type element,
+          llvm::function_ref<Value(Value query, Value head, Value position, Value row)> value);
   Value rowAddresses(const TokenArray &array, Value wanted);
   Value perHead(int buffer);
   std::pair<Value, Value> perHeadRange(unsigned scalar);
@@ -115,7 +119,8 @@ Value AttendKernel::rowTile(Type element,
                             llvm::function_ref<Value(Value, Value, Value, Value)> value) {
   auto map = tile::MapOp::create(k.b, k.loc, TypeRange{column(element)}, ValueRange{}, ArrayAttr());
   OpBuilder::InsertionGuard guard(k.b);
-  Block *block = k.b.createBlock(&map.getBody(), {}, {k.b.getI32Type(), k.b.getI32Type()}, {k.loc, k.loc});
+  Block *block =
+      k.b.createBlock(&map.getBody(), {}, {k.b.getI32Type(), k.b.getI32Type()}, {k.loc, k.loc});
   Value row = arith::IndexCastOp::create(k.b, k.loc, k.b.getIndexType(), block->getArgument(0));
   Value last = k.max(k.sub(rowsUsed, k.idx(1)), k.idx(0));
   Value packed = k.add(firstRow, k.min(row, last));
@@ -123,7 +128,8 @@ Value AttendKernel::rowTile(Type element,
   Value inGroup = k.sub(packed, k.mul(entry, k.idx(group)));
   Value head = k.add(k.mul(kvHead, k.idx(group)), inGroup);
   Value queryIndex = k.word(BufferRole::Rows, entry, 2, WORD_OF(RowEntry, query));
-  Value position = k.word(BufferRole::Rows, entry, 2, WORD_OF(RowEntry, position), /*isSigned=*/true);
+  Value position =
+      k.word(BufferRole::Rows, entry, 2, WORD_OF(RowEntry, position), /*isSigned=*/true);
   Value result = value(queryIndex, head, position, row);
   tile::YieldOp::create(k.b, k.loc, ValueRange{result});
   return map.getResult(0);
@@ -145,7 +151,8 @@ Value AttendKernel::perHead(int buffer) {
   Type memory = k.elementType(buffer);
   Type element = isa<FloatType>(memory) ? Type(k.b.getF32Type()) : Type(k.b.getI32Type());
   return rowTile(element, [&](Value, Value head, Value, Value) -> Value {
-    Value raw = memref::LoadOp::create(k.b, k.loc, k.pointer(buffer), k.mul(head, k.stride(buffer, 0)));
+    Value raw =
+        memref::LoadOp::create(k.b, k.loc, k.pointer(buffer), k.mul(head, k.stride(buffer, 0)));
     if (memory == element)
       return raw;
     if (isa<FloatType>(memory))
@@ -158,26 +165,30 @@ Value AttendKernel::perHead(int buffer) {
 std::pair<Value, Value> AttendKernel::perHeadRange(unsigned scalar) {
   int buffer = k.signature.scalars[scalar].perHeadBuffer;
   auto load = [&](Value head) -> Value {
-    Value raw = memref::LoadOp::create(k.b, k.loc, k.pointer(buffer), k.mul(head, k.stride(buffer, 0)));
+    Value raw =
+        memref::LoadOp::create(k.b, k.loc, k.pointer(buffer), k.mul(head, k.stride(buffer, 0)));
     return arith::IndexCastOp::create(k.b, k.loc, k.b.getIndexType(), raw);
   };
   Value first = k.mul(kvHead, k.idx(group));
   Value start = load(first);
-  SmallVector<Value> range = k.forEach(
-      k.add(first, k.idx(1)), k.add(first, k.idx(group)), {start, start},
-      [&](Value head, ValueRange carried) -> SmallVector<Value> {
-        Value value = load(head);
-        return {k.min(carried[0], value), k.max(carried[1], value)};
-      });
+  SmallVector<Value> range =
+      k.forEach(k.add(first, k.idx(1)), k.add(first, k.idx(group)), {start, start},
+                [&](Value head, ValueRange carried) -> SmallVector<Value> {
+                  Value value = load(head);
+                  return {k.min(carried[0], value), k.max(carried[1], value)};
+                });
   return {range[0], range[1]};
 }
 
 void AttendKernel::loadRows() {
   Type i32 = k.b.getI32Type();
-  auto cast = [&](Value index) { return arith::IndexCastOp::create(k.b, k.loc, i32, index).getResult(); };
+  auto cast = [&](Value index) {
+    return arith::IndexCastOp::create(k.b, k.loc, i32, index).getResult();
+  };
   rows = RowTiles();
   rows.position = rowTile(i32, [&](Value, Value, Value position, Value) { return cast(position); });
-  rows.query = rowTile(i32, [&](Value queryIndex, Value, Value, Value) { return cast(queryIndex); });
+  rows.query =
+      rowTile(i32, [&](Value queryIndex, Value, Value, Value) { return cast(queryIndex); });
   rows.head = rowTile(i32, [&](Value, Value head, Value, Value) { return cast(head); });
   rows.batch = batch, rows.queryLen = queryLen, rows.keyLen = keyLen;
   for (auto [i, buffer] : llvm::enumerate(k.signature.buffers)) {
@@ -185,18 +196,20 @@ void AttendKernel::loadRows() {
       rows.perHead[i] = perHead(i);
     if (buffer.role != BufferRole::Bias && buffer.role != BufferRole::DenseMask)
       continue;
-    rows.addresses[i] = rowTile(k.b.getI64Type(), [&](Value queryIndex, Value head, Value, Value row) {
-      Value offset = k.add(k.mul(batch, k.stride(i, 0)),
-                           k.add(k.mul(head, k.stride(i, 1)), k.mul(queryIndex, k.stride(i, 2))));
-      Value address = k.select(k.cmp(Pred::slt, row, rowsUsed), offset, k.idx(-1));
-      return arith::IndexCastOp::create(k.b, k.loc, k.b.getI64Type(), address).getResult();
-    });
+    rows.addresses[i] =
+        rowTile(k.b.getI64Type(), [&](Value queryIndex, Value head, Value, Value row) {
+          Value offset =
+              k.add(k.mul(batch, k.stride(i, 0)),
+                    k.add(k.mul(head, k.stride(i, 1)), k.mul(queryIndex, k.stride(i, 2))));
+          Value address = k.select(k.cmp(Pred::slt, row, rowsUsed), offset, k.idx(-1));
+          return arith::IndexCastOp::create(k.b, k.loc, k.b.getI64Type(), address).getResult();
+        });
   }
   int q = k.signature.findBuffer(BufferRole::Query);
   TokenArray array(k, q, op.isRaggedQuery());
   query = tile::LoadOp::create(k.b, k.loc, k.tileType(rowCount, op.getQkDim(), k.elementType(q)),
-                               k.pointer(q), rowAddresses(array, Value()), Value(), array.innerStride,
-                               Value());
+                               k.pointer(q), rowAddresses(array, Value()), Value(),
+                               array.innerStride, Value());
 }
 
 /// Addresses of `count` keys from `key` on, of K or V.
@@ -217,8 +230,9 @@ Value AttendKernel::keyRows(bool isValue, Value key, Value count) {
   Value offset = k.mul(kvHead, headStride);
   if (isValue && cache.getInterleaved())
     offset = k.add(offset, k.stride(pool, 1));
-  return tile::PagedRowsOp::create(k.b, k.loc, type, k.pointer(BufferRole::BlockTable), tableBase, key,
-                                   count, cache.getPageSize(), offset, k.stride(pool, 0), slotStride);
+  return tile::PagedRowsOp::create(k.b, k.loc, type, k.pointer(BufferRole::BlockTable), tableBase,
+                                   key, count, cache.getPageSize(), offset, k.stride(pool, 0),
+                                   slotStride);
 }
 
 Value AttendKernel::loadKeys(bool isValue, Value addresses) {
@@ -229,8 +243,8 @@ Value AttendKernel::loadKeys(bool isValue, Value addresses) {
   int buffer = k.signature.findBuffer(role);
   Value inner = cache ? Value() : TokenArray(k, buffer, op.isRaggedKv()).innerStride;
   int64_t dim = isValue ? op.getVDim() : op.getQkDim();
-  return tile::LoadOp::create(k.b, k.loc, k.tileType(keys, dim, k.elementType(buffer)), k.pointer(buffer),
-                              addresses, Value(), inner, Value());
+  return tile::LoadOp::create(k.b, k.loc, k.tileType(keys, dim, k.elementType(buffer)),
+                              k.pointer(buffer), addresses, Value(), inner, Value());
 }
 
 /// True where the intervals do not tell which keys of a tile are hidden from all its rows.
@@ -271,7 +285,8 @@ AttendKernel::State AttendKernel::step(Value tile, State state, TileWalk *masked
   };
   Value keyTile = loadKeys(/*isValue=*/false, addresses(false));
   Value zero = k.splat(rowCount, keys, 0);
-  Value products = tile::MmaOp::create(k.b, k.loc, zero.getType(), query, keyTile, zero, /*transposeB=*/true);
+  Value products =
+      tile::MmaOp::create(k.b, k.loc, zero.getType(), query, keyTile, zero, /*transposeB=*/true);
   Value scores = ScoreMap(k, rows, key, keyEnd).build(products, masked ? keyBegin : Value());
 
   Value highest = k.reduce(tile::Combiner::Max, scores);
@@ -308,7 +323,8 @@ AttendKernel::State AttendKernel::step(Value tile, State state, TileWalk *masked
                        [&](OpBuilder &b, ValueRange x, Value, Value) -> SmallVector<Value> {
                          return {arith::MulFOp::create(b, k.loc, x[0], x[1])};
                        });
-  Value acc = tile::MmaOp::create(k.b, k.loc, scaled.getType(), weights, valueTile, scaled, /*transposeB=*/false);
+  Value acc = tile::MmaOp::create(k.b, k.loc, scaled.getType(), weights, valueTile, scaled,
+                                  /*transposeB=*/false);
   return {acc, m, l};
 }
 
@@ -324,8 +340,12 @@ AttendKernel::State AttendKernel::walkKeys() {
                 keys);
 
   Value zero = k.idx(0);
-  SmallVector<Value> init{walk.next(k.floorDiv(keyBegin, keys)), k.splat(rowCount, op.getVDim(), 0),
-                          k.splat(rowCount, 1, -INFINITY), k.splat(rowCount, 1, 0), zero, zero};
+  SmallVector<Value> init{walk.next(k.floorDiv(keyBegin, keys)),
+                          k.splat(rowCount, op.getVDim(), 0),
+                          k.splat(rowCount, 1, -INFINITY),
+                          k.splat(rowCount, 1, 0),
+                          zero,
+                          zero};
   SmallVector<Type> types = llvm::to_vector(ValueRange(init).getTypes());
   auto loop = scf::WhileOp::create(k.b, k.loc, types, init);
   SmallVector<Location> locs(types.size(), k.loc);
@@ -350,7 +370,8 @@ AttendKernel::State AttendKernel::walkKeys() {
   Value after = k.max(end, stop);
   Value seen = k.add(body->getArgument(4), k.sub(after, tile));
   Value hidden = k.add(body->getArgument(5), k.sub(stop, tile));
-  scf::YieldOp::create(k.b, k.loc, ValueRange{walk.next(after), state[0], state[1], state[2], seen, hidden});
+  scf::YieldOp::create(k.b, k.loc,
+                       ValueRange{walk.next(after), state[0], state[1], state[2], seen, hidden});
   visited = loop.getResult(4), predicated = loop.getResult(5);
   return {loop.getResult(1), loop.getResult(2), loop.getResult(3)};
 }
@@ -361,21 +382,23 @@ Value AttendKernel::normalise(State state, bool withSink) {
   SmallVector<Value> inputs{state.acc, state.l};
   if (withSink)
     inputs.append({state.m, rows.perHead.lookup(k.signature.findBuffer(BufferRole::SinkLogit))});
-  return k.map(cast<RankedTensorType>(state.acc.getType()), inputs,
-               [&](OpBuilder &b, ValueRange x, Value, Value) -> SmallVector<Value> {
-                 Value sum = x[1], acc = x[0], zero = constant(b, 0);
-                 Value unseen = arith::CmpFOp::create(b, k.loc, arith::CmpFPredicate::OEQ, sum, zero);
-                 if (withSink) {
-                   Value sink = arith::MulFOp::create(b, k.loc, x[3], constant(b, std::numbers::log2e));
-                   Value top = arith::MaximumFOp::create(b, k.loc, x[2], sink);
-                   Value rescale = math::Exp2Op::create(b, k.loc, arith::SubFOp::create(b, k.loc, x[2], top));
-                   Value extra = math::Exp2Op::create(b, k.loc, arith::SubFOp::create(b, k.loc, sink, top));
-                   sum = math::FmaOp::create(b, k.loc, sum, rescale, extra);
-                   acc = arith::MulFOp::create(b, k.loc, acc, rescale);
-                 }
-                 Value quotient = arith::DivFOp::create(b, k.loc, acc, sum);
-                 return {arith::SelectOp::create(b, k.loc, unseen, zero, quotient)};
-               });
+  return k.map(
+      cast<RankedTensorType>(state.acc.getType()), inputs,
+      [&](OpBuilder &b, ValueRange x, Value, Value) -> SmallVector<Value> {
+        Value sum = x[1], acc = x[0], zero = constant(b, 0);
+        Value unseen = arith::CmpFOp::create(b, k.loc, arith::CmpFPredicate::OEQ, sum, zero);
+        if (withSink) {
+          Value sink = arith::MulFOp::create(b, k.loc, x[3], constant(b, std::numbers::log2e));
+          Value top = arith::MaximumFOp::create(b, k.loc, x[2], sink);
+          Value rescale =
+              math::Exp2Op::create(b, k.loc, arith::SubFOp::create(b, k.loc, x[2], top));
+          Value extra = math::Exp2Op::create(b, k.loc, arith::SubFOp::create(b, k.loc, sink, top));
+          sum = math::FmaOp::create(b, k.loc, sum, rescale, extra);
+          acc = arith::MulFOp::create(b, k.loc, acc, rescale);
+        }
+        Value quotient = arith::DivFOp::create(b, k.loc, acc, sum);
+        return {arith::SelectOp::create(b, k.loc, unseen, zero, quotient)};
+      });
 }
 
 void AttendKernel::store(State state) {
@@ -383,15 +406,16 @@ void AttendKernel::store(State state) {
   bool hasSink = k.signature.findBuffer(BufferRole::SinkLogit) >= 0;
   Value output = normalise(state, hasSink);
   Value partial = hasSink ? normalise(state, false) : output;
-  Value lse = k.map(columnF32(), {state.m, state.l},
-                    [&](OpBuilder &b, ValueRange x, Value, Value) -> SmallVector<Value> {
-                      Value log = math::Log2Op::create(b, k.loc, x[1]);
-                      Value sum = arith::AddFOp::create(b, k.loc, x[0], log);
-                      Value natural = arith::MulFOp::create(b, k.loc, sum, constant(b, std::numbers::ln2));
-                      Value unseen = arith::CmpFOp::create(b, k.loc, arith::CmpFPredicate::OEQ, x[1],
-                                                           constant(b, 0));
-                      return {arith::SelectOp::create(b, k.loc, unseen, constant(b, -INFINITY), natural)};
-                    });
+  Value lse =
+      k.map(columnF32(), {state.m, state.l},
+            [&](OpBuilder &b, ValueRange x, Value, Value) -> SmallVector<Value> {
+              Value log = math::Log2Op::create(b, k.loc, x[1]);
+              Value sum = arith::AddFOp::create(b, k.loc, x[0], log);
+              Value natural = arith::MulFOp::create(b, k.loc, sum, constant(b, std::numbers::ln2));
+              Value unseen =
+                  arith::CmpFOp::create(b, k.loc, arith::CmpFPredicate::OEQ, x[1], constant(b, 0));
+              return {arith::SelectOp::create(b, k.loc, unseen, constant(b, -INFINITY), natural)};
+            });
   auto put = [&](Value tile, int buffer, Value addresses, Value inner) {
     tile::StoreOp::create(k.b, k.loc, tile, k.pointer(buffer), addresses, Value(), inner, Value());
   };
@@ -405,7 +429,8 @@ void AttendKernel::store(State state) {
   Value count = k.select(direct, k.idx(0), rowsUsed);
   auto partialRows = [&](int64_t width) {
     RankedTensorType type = column(k.b.getI64Type());
-    return tile::StridedRowsOp::create(k.b, k.loc, type, k.mul(partialSlot, k.idx(width)), k.idx(width), count);
+    return tile::StridedRowsOp::create(k.b, k.loc, type, k.mul(partialSlot, k.idx(width)),
+                                       k.idx(width), count);
   };
   put(partial, k.signature.findBuffer(BufferRole::PartialOut), partialRows(op.getVDim()), Value());
   put(lse, k.signature.findBuffer(BufferRole::PartialLse), partialRows(1), Value());
@@ -420,7 +445,8 @@ void AttendKernel::emitItem(Value item) {
     Value place = k.add(k.mul(k.worker(), k.idx(2)), k.idx(which));
     Value old = memref::LoadOp::create(k.b, k.loc, counters, place);
     Value wide = arith::IndexCastOp::create(k.b, k.loc, k.b.getI64Type(), amount);
-    memref::StoreOp::create(k.b, k.loc, arith::AddIOp::create(k.b, k.loc, old, wide), counters, place);
+    memref::StoreOp::create(k.b, k.loc, arith::AddIOp::create(k.b, k.loc, old, wide), counters,
+                            place);
   };
   count(0, visited);
   count(1, predicated);
@@ -428,7 +454,7 @@ void AttendKernel::emitItem(Value item) {
 
 } // namespace
 
-void llmopt::emitAttendKernel(ModuleOp module, const Signature &signature, StringRef name, int64_t rows,
-                              int64_t keys) {
+void llmopt::emitAttendKernel(ModuleOp module, const Signature &signature, StringRef name,
+                              int64_t rows, int64_t keys) {
   AttendKernel(module, signature, name, rows, keys).emit();
 }

@@ -1,7 +1,7 @@
 // The attn-to-tile pass; see Passes.td.
+#include "passes/Passes.h"
 #include "passes/attn/AttendKernel.h"
 #include "passes/attn/Schedule.h"
-#include "passes/Passes.h"
 
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/IR/Remarks.h"
@@ -64,8 +64,8 @@ private:
     if (keys > 0)
       schedule.keys = keys;
     if (rows.empty() && keys == 0)
-      remark::analysis(signature.attention->getLoc(), remark::RemarkOpts::name("schedule")
-                                                          .category("attn-to-tile"))
+      remark::analysis(signature.attention->getLoc(),
+                       remark::RemarkOpts::name("schedule").category("attn-to-tile"))
           << schedule.reason;
     return schedule;
   }
@@ -74,9 +74,12 @@ private:
     switch (kernel.kind) {
     case bundle::KernelKind::Attend:
       return emitAttendKernel(module, signature, kernel.name, kernel.rows, kernel.keys);
-    case bundle::KernelKind::Merge: return emitMergeKernel(module, signature, kernel.name);
-    case bundle::KernelKind::Append: return emitAppendKernel(module, signature, kernel.name);
-    case bundle::KernelKind::Combine: return emitCombineKernel(module, signature, kernel.name);
+    case bundle::KernelKind::Merge:
+      return emitMergeKernel(module, signature, kernel.name);
+    case bundle::KernelKind::Append:
+      return emitAppendKernel(module, signature, kernel.name);
+    case bundle::KernelKind::Combine:
+      return emitCombineKernel(module, signature, kernel.name);
     }
   }
 };

@@ -37,28 +37,43 @@ Value TileWalk::guardedDiv(BoundExprKind kind, Value a, Value b) {
 
 Value TileWalk::emit(const attn::BoundExpr &expr, const Range &range) {
   switch (expr.kind()) {
-  case BoundExprKind::Constant: return k.idx(expr.value());
+  case BoundExprKind::Constant:
+    return k.idx(expr.value());
   case BoundExprKind::Symbol:
     switch (expr.symbol()) {
-    case attn::BoundSymbol::QueryLo: return range.queryLo;
-    case attn::BoundSymbol::QueryHi: return range.queryHi;
-    case attn::BoundSymbol::QueryLen: return range.queryLen;
-    case attn::BoundSymbol::KeyLen: return range.keyLen;
+    case attn::BoundSymbol::QueryLo:
+      return range.queryLo;
+    case attn::BoundSymbol::QueryHi:
+      return range.queryHi;
+    case attn::BoundSymbol::QueryLen:
+      return range.queryLen;
+    case attn::BoundSymbol::KeyLen:
+      return range.keyLen;
     }
     break;
-  case BoundExprKind::Scalar: return k.scalar(expr.value());
-  case BoundExprKind::ScalarMin: return range.minMax(expr.value()).first;
-  case BoundExprKind::ScalarMax: return range.minMax(expr.value()).second;
-  default: break;
+  case BoundExprKind::Scalar:
+    return k.scalar(expr.value());
+  case BoundExprKind::ScalarMin:
+    return range.minMax(expr.value()).first;
+  case BoundExprKind::ScalarMax:
+    return range.minMax(expr.value()).second;
+  default:
+    break;
   }
   Value lhs = emit(expr.lhs(), range), rhs = emit(expr.rhs(), range);
   switch (expr.kind()) {
-  case BoundExprKind::Add: return k.add(lhs, rhs);
-  case BoundExprKind::Sub: return k.sub(lhs, rhs);
-  case BoundExprKind::Mul: return k.mul(lhs, rhs);
-  case BoundExprKind::Min: return k.min(lhs, rhs);
-  case BoundExprKind::Max: return k.max(lhs, rhs);
-  default: return guardedDiv(expr.kind(), lhs, rhs);
+  case BoundExprKind::Add:
+    return k.add(lhs, rhs);
+  case BoundExprKind::Sub:
+    return k.sub(lhs, rhs);
+  case BoundExprKind::Mul:
+    return k.mul(lhs, rhs);
+  case BoundExprKind::Min:
+    return k.min(lhs, rhs);
+  case BoundExprKind::Max:
+    return k.max(lhs, rhs);
+  default:
+    return guardedDiv(expr.kind(), lhs, rhs);
   }
 }
 
@@ -103,7 +118,8 @@ Value TileWalk::runEnd(Value tile) {
 Value TileWalk::floorMod(OpBuilder &b, Value value, Value divisor) {
   Value rest = arith::RemSIOp::create(b, k.loc, value, divisor);
   Value negative = arith::CmpIOp::create(b, k.loc, Pred::slt, rest, k.idx(0));
-  return arith::SelectOp::create(b, k.loc, negative, arith::AddIOp::create(b, k.loc, rest, divisor), rest);
+  return arith::SelectOp::create(b, k.loc, negative, arith::AddIOp::create(b, k.loc, rest, divisor),
+                                 rest);
 }
 
 Value TileWalk::mayContain(OpBuilder &b, Value key) {

@@ -10,21 +10,28 @@ namespace {
 
 Type memoryType(bundle::ElementType type, MLIRContext *context) {
   switch (type) {
-  case bundle::ElementType::F32: return Float32Type::get(context);
-  case bundle::ElementType::F16: return Float16Type::get(context);
-  case bundle::ElementType::BF16: return BFloat16Type::get(context);
+  case bundle::ElementType::F32:
+    return Float32Type::get(context);
+  case bundle::ElementType::F16:
+    return Float16Type::get(context);
+  case bundle::ElementType::BF16:
+    return BFloat16Type::get(context);
   case bundle::ElementType::Bool: // one byte each
-  case bundle::ElementType::I8: return IntegerType::get(context, 8);
+  case bundle::ElementType::I8:
+    return IntegerType::get(context, 8);
   case bundle::ElementType::U32:
-  case bundle::ElementType::I32: return IntegerType::get(context, 32);
-  case bundle::ElementType::I64: break;
+  case bundle::ElementType::I32:
+    return IntegerType::get(context, 32);
+  case bundle::ElementType::I64:
+    break;
   }
   return IntegerType::get(context, 64);
 }
 
 } // namespace
 
-KernelBuilder::KernelBuilder(ModuleOp module, Location loc, const Signature &signature, StringRef name)
+KernelBuilder::KernelBuilder(ModuleOp module, Location loc, const Signature &signature,
+                             StringRef name)
     : b(module.getContext()), loc(loc), signature(signature) {
   SmallVector<Type> arguments;
   for (const bundle::Slot &slot : signature.slots) {
@@ -85,7 +92,8 @@ Value KernelBuilder::f32(double value) {
   return arith::ConstantOp::create(b, loc, b.getF32FloatAttr(value));
 }
 
-Value KernelBuilder::word(BufferRole role, Value record, unsigned words, unsigned word, bool isSigned) {
+Value KernelBuilder::word(BufferRole role, Value record, unsigned words, unsigned word,
+                          bool isSigned) {
   Value index = add(mul(record, idx(words)), idx(word));
   Value raw = memref::LoadOp::create(b, loc, pointer(role), index);
   if (isSigned || raw.getType().isInteger(64))
@@ -145,5 +153,6 @@ Value KernelBuilder::map(RankedTensorType type, ValueRange inputs, MapBody body)
 
 Value KernelBuilder::reduce(tile::Combiner combiner, Value tile) {
   auto type = cast<RankedTensorType>(tile.getType());
-  return tile::ReduceOp::create(b, loc, tileType(type.getDimSize(0), 1, type.getElementType()), combiner, tile);
+  return tile::ReduceOp::create(b, loc, tileType(type.getDimSize(0), 1, type.getElementType()),
+                                combiner, tile);
 }

@@ -30,7 +30,9 @@ public:
   mlir::Value slot(int buffer, bundle::SlotKind kind, unsigned dim = 0);
   mlir::Value pointer(bundle::BufferRole role) { return pointer(signature.findBuffer(role)); }
   mlir::Value pointer(int buffer) { return slot(buffer, bundle::SlotKind::Pointer); }
-  mlir::Value stride(int buffer, unsigned dim) { return slot(buffer, bundle::SlotKind::Stride, dim); }
+  mlir::Value stride(int buffer, unsigned dim) {
+    return slot(buffer, bundle::SlotKind::Stride, dim);
+  }
   mlir::Value worker();
   /// Run-time scalar `index` of the signature: f32, or index for integers. Loaded once,
   /// at the start of the function.
@@ -68,8 +70,8 @@ public:
   mlir::Value splat(int64_t rows, int64_t columns, double value);
   mlir::Type elementType(int buffer);
 
-  using MapBody = llvm::function_ref<llvm::SmallVector<mlir::Value>(mlir::OpBuilder &, mlir::ValueRange elements,
-                                                                    mlir::Value row, mlir::Value column)>;
+  using MapBody = llvm::function_ref<llvm::SmallVector<mlir::Value>(
+      mlir::OpBuilder &, mlir::ValueRange elements, mlir::Value row, mlir::Value column)>;
   /// tile.map over `inputs` with one result of `type` for each yielded value.
   mlir::Value map(mlir::RankedTensorType type, mlir::ValueRange inputs, MapBody body);
   mlir::Value reduce(tile::Combiner combiner, mlir::Value tile);

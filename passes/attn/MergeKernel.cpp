@@ -19,7 +19,7 @@ public:
   Merger(KernelBuilder &k, int64_t dV) : k(k), dV(dV) {}
 
   struct Source {
-    Value out, lse; ///< bases
+    Value out, lse;                                              ///< bases
     std::function<std::pair<Value, Value>(Value split)> offsets; ///< of output row and LSE
     Value innerStride;
   };
@@ -31,9 +31,8 @@ public:
   /// finite partial comes back bit for bit (w = 1, l = 1, m its LSE).
   Result walk(Value count, const Source &source) {
     SmallVector<Value> init{k.splat(1, dV, 0), k.splat(1, 1, -INFINITY), k.splat(1, 1, 0)};
-    SmallVector<Value> last = k.forEach(k.idx(0), count, init, [&](Value split, ValueRange s) {
-      return step(source, split, s);
-    });
+    SmallVector<Value> last = k.forEach(
+        k.idx(0), count, init, [&](Value split, ValueRange s) { return step(source, split, s); });
     return {last[0], last[1], last[2]};
   }
 
@@ -41,35 +40,41 @@ public:
     SmallVector<Value> inputs{r.acc, r.l};
     if (sink)
       inputs.append({r.m, sink});
-    return k.map(row(dV), inputs, [&](OpBuilder &b, ValueRange x, Value, Value) -> SmallVector<Value> {
-      Value acc = x[0], sum = x[1], zero = constant(b, 0);
-      Value unseen = arith::CmpFOp::create(b, k.loc, arith::CmpFPredicate::OEQ, sum, zero);
-      if (sink) {
-        Value top = arith::MaximumFOp::create(b, k.loc, x[2], x[3]);
-        Value rescale = exp(b, arith::SubFOp::create(b, k.loc, x[2], top));
-        sum = math::FmaOp::create(b, k.loc, sum, rescale, exp(b, arith::SubFOp::create(b, k.loc, x[3], top)));
-        acc = arith::MulFOp::create(b, k.loc, acc, rescale);
-      }
-      Value quotient = arith::DivFOp::create(b, k.loc, acc, sum);
-      return {arith::SelectOp::create(b, k.loc, unseen, zero, quotient)};
-    });
+    return k.map(
+        row(dV), inputs, [&](OpBuilder &b, ValueRange x, Value, Value) -> SmallVector<Value> {
+          Value acc = x[0], sum = x[1], zero = constant(b, 0);
+          Value unseen = arith::CmpFOp::create(b, k.loc, arith::CmpFPredicate::OEQ, sum, zero);
+          if (sink) {
+            Value top = arith::MaximumFOp::create(b, k.loc, x[2], x[3]);
+            Value rescale = exp(b, arith::SubFOp::create(b, k.loc, x[2], top));
+            sum = math::FmaOp::create(b, k.loc, sum, rescale,
+                                      exp(b, arith::SubFOp::create(b, k.loc, x[3], top)));
+            acc = arith::MulFOp::create(b, k.loc, acc, rescale);
+          }
+          Value quotient = arith::DivFOp::create(b, k.loc, acc, sum);
+          return {arith::SelectOp::create(b, k.loc, unseen, zero, quotient)};
+        });
   }
 
   Value lse(Result r) {
-    return k.map(row(1), {r.m, r.l}, [&](OpBuilder &b, ValueRange x, Value, Value) -> SmallVector<Value> {
-      Value log = arith::MulFOp::create(b, k.loc, math::Log2Op::create(b, k.loc, x[1]),
-                                        constant(b, std::numbers::ln2));
-      Value unseen = arith::CmpFOp::create(b, k.loc, arith::CmpFPredicate::OEQ, x[1], constant(b, 0));
-      return {arith::SelectOp::create(b, k.loc, unseen, constant(b, -INFINITY),
-                                      arith::AddFOp::create(b, k.loc, x[0], log))};
-    });
+    return k.map(
+        row(1), {r.m, r.l}, [&](OpBuilder &b, ValueRange x, Value, Value) -> SmallVector<Value> {
+          Value log = arith::MulFOp::create(b, k.loc, math::Log2Op::create(b, k.loc, x[1]),
+                                            constant(b, std::numbers::ln2));
+          Value unseen =
+              arith::CmpFOp::create(b, k.loc, arith::CmpFPredicate::OEQ, x[1], constant(b, 0));
+          return {arith::SelectOp::create(b, k.loc, unseen, constant(b, -INFINITY),
+                                          arith::AddFOp::create(b, k.loc, x[0], log))};
+        });
   }
 
   void store(Value tile, int buffer, Value offset, Value inner) {
-    tile::StoreOp::create(k.b, k.loc, tile, k.pointer(buffer), address(offset), Value(), inner, Value());
+    tile::StoreOp::create(k.b, k.loc, tile, k.pointer(buffer), address(offset), Value(), inner,
+                          Value());
   }
   Value load(Value base, Value offset, int64_t width, Value inner) {
-    return tile::LoadOp::create(k.b, k.loc, row(width), base, address(offset), Value(), inner, Value());
+    return tile::LoadOp::create(k.b, k.loc, row(width), base, address(offset), Value(), inner,
+                                Value());
   }
 
 private:
@@ -77,24 +82,28 @@ private:
     auto [outOffset, lseOffset] = source.offsets(split);
     Value part = load(source.out, outOffset, dV, source.innerStride);
     Value lse = load(source.lse, lseOffset, 1, Value());
-    Value m = k.map(row(1), {s[1], lse}, [&](OpBuilder &b, ValueRange x, Value, Value) -> SmallVector<Value> {
-      return {arith::MaximumFOp::create(b, k.loc, x[0], x[1])};
-    });
+    Value m = k.map(row(1), {s[1], lse},
+                    [&](OpBuilder &b, ValueRange x, Value, Value) -> SmallVector<Value> {
+                      return {arith::MaximumFOp::create(b, k.loc, x[0], x[1])};
+                    });
     // A partial that saw no key counts for nothing: its weight is 0 also while m is -inf.
     auto weight = [&](OpBuilder &b, ValueRange x, Value, Value) -> SmallVector<Value> {
-      Value hidden = arith::CmpFOp::create(b, k.loc, arith::CmpFPredicate::OEQ, x[0], constant(b, -INFINITY));
+      Value hidden =
+          arith::CmpFOp::create(b, k.loc, arith::CmpFPredicate::OEQ, x[0], constant(b, -INFINITY));
       Value w = exp(b, arith::SubFOp::create(b, k.loc, x[0], x[1]));
       return {arith::SelectOp::create(b, k.loc, hidden, constant(b, 0), w)};
     };
     Value alpha = k.map(row(1), {s[1], m}, weight);
     Value w = k.map(row(1), {lse, m}, weight);
-    Value l = k.map(row(1), {s[2], alpha, w}, [&](OpBuilder &b, ValueRange x, Value, Value) -> SmallVector<Value> {
-      return {math::FmaOp::create(b, k.loc, x[0], x[1], x[2])};
-    });
+    Value l = k.map(row(1), {s[2], alpha, w},
+                    [&](OpBuilder &b, ValueRange x, Value, Value) -> SmallVector<Value> {
+                      return {math::FmaOp::create(b, k.loc, x[0], x[1], x[2])};
+                    });
     Value acc = k.map(row(dV), {s[0], alpha, part, w},
                       [&](OpBuilder &b, ValueRange x, Value, Value) -> SmallVector<Value> {
                         Value zero = constant(b, 0);
-                        Value none = arith::CmpFOp::create(b, k.loc, arith::CmpFPredicate::OEQ, x[3], zero);
+                        Value none =
+                            arith::CmpFOp::create(b, k.loc, arith::CmpFPredicate::OEQ, x[3], zero);
                         Value clean = arith::SelectOp::create(b, k.loc, none, zero, x[2]);
                         Value kept = arith::MulFOp::create(b, k.loc, x[0], x[1]);
                         return {math::FmaOp::create(b, k.loc, clean, x[3], kept)};
@@ -103,14 +112,16 @@ private:
   }
 
   Value exp(OpBuilder &b, Value x) {
-    return math::Exp2Op::create(b, k.loc, arith::MulFOp::create(b, k.loc, x, constant(b, std::numbers::log2e)));
+    return math::Exp2Op::create(
+        b, k.loc, arith::MulFOp::create(b, k.loc, x, constant(b, std::numbers::log2e)));
   }
   Value constant(OpBuilder &b, double value) {
     return arith::ConstantOp::create(b, k.loc, b.getF32FloatAttr(value));
   }
   RankedTensorType row(int64_t width) { return k.tileType(1, width, k.b.getF32Type()); }
   Value address(Value offset) {
-    return tile::StridedRowsOp::create(k.b, k.loc, k.tileType(1, 1, k.b.getI64Type()), offset, k.idx(0), k.idx(1));
+    return tile::StridedRowsOp::create(k.b, k.loc, k.tileType(1, 1, k.b.getI64Type()), offset,
+                                       k.idx(0), k.idx(1));
   }
 
   KernelBuilder &k;
@@ -124,10 +135,12 @@ void mergeItem(KernelBuilder &k, Merger &merger, Value item) {
   attn::AttentionOp op = k.signature.attention;
   auto word = [&](unsigned w) { return k.word(BufferRole::Merges, item, 8, w); };
   Value packed = word(WORD_OF(MergeItem, row)), kvHead = word(WORD_OF(MergeItem, kvHead));
-  Value sequence = word(WORD_OF(MergeItem, sequence)), first = word(WORD_OF(MergeItem, firstPartial));
+  Value sequence = word(WORD_OF(MergeItem, sequence)),
+        first = word(WORD_OF(MergeItem, firstPartial));
   Value count = word(WORD_OF(MergeItem, count)), stride = word(WORD_OF(MergeItem, stride));
   auto quad = [&](unsigned q) { return k.word(BufferRole::Sequences, sequence, 8, q); };
-  Value queryBase = quad(QUAD_OF(SequenceRecord, queryBase)), batch = quad(QUAD_OF(SequenceRecord, batch));
+  Value queryBase = quad(QUAD_OF(SequenceRecord, queryBase)),
+        batch = quad(QUAD_OF(SequenceRecord, batch));
   Value group = k.idx(op.getGroup());
   Value entry = arith::DivUIOp::create(k.b, k.loc, packed, group);
   Value head = k.add(k.mul(kvHead, group), k.sub(packed, k.mul(entry, group)));
@@ -145,10 +158,12 @@ void mergeItem(KernelBuilder &k, Merger &merger, Value item) {
     sink = merger.load(k.pointer(buffer), k.mul(head, k.stride(buffer, 0)), 1, Value());
   int o = k.signature.findBuffer(BufferRole::Output), lse = k.signature.findBuffer(BufferRole::Lse);
   TokenArray array(k, o, op.isRaggedQuery());
-  merger.store(merger.output(result, sink), o, array.offset(k, batch, queryBase, query, head), array.innerStride);
+  merger.store(merger.output(result, sink), o, array.offset(k, batch, queryBase, query, head),
+               array.innerStride);
   if (lse >= 0)
     merger.store(merger.lse(result), lse,
-                 TokenArray(k, lse, op.isRaggedQuery()).offset(k, batch, queryBase, query, head), Value());
+                 TokenArray(k, lse, op.isRaggedQuery()).offset(k, batch, queryBase, query, head),
+                 Value());
 }
 
 } // namespace
@@ -166,9 +181,11 @@ void llmopt::emitCombineKernel(ModuleOp module, const Signature &signature, Stri
   attn::MergeOp op = signature.merge;
   KernelBuilder k(module, op.getLoc(), signature, name);
   Merger merger(k, cast<RankedTensorType>(op.getPartials().getType()).getDimSize(3));
-  int in = signature.findBuffer(BufferRole::PartialIn), lseIn = signature.findBuffer(BufferRole::PartialLseIn);
+  int in = signature.findBuffer(BufferRole::PartialIn),
+      lseIn = signature.findBuffer(BufferRole::PartialLseIn);
   int o = signature.findBuffer(BufferRole::Output), lse = signature.findBuffer(BufferRole::Lse);
-  Value count = k.slot(in, bundle::SlotKind::Extent, 0), heads = k.slot(in, bundle::SlotKind::Extent, 2);
+  Value count = k.slot(in, bundle::SlotKind::Extent, 0),
+        heads = k.slot(in, bundle::SlotKind::Extent, 2);
   auto [first, last] = k.range(BufferRole::ItemOffsets);
   k.forEach(first, last, 1, [&](Value pair) {
     Value token = arith::DivUIOp::create(k.b, k.loc, pair, heads);

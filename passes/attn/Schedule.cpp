@@ -17,7 +17,8 @@ int64_t roundUp(int64_t value, int64_t multiple) {
 
 } // namespace
 
-Schedule llmopt::chooseCpuSchedule(const ScheduleRequest &request, const runtime::CpuTarget &target) {
+Schedule llmopt::chooseCpuSchedule(const ScheduleRequest &request,
+                                   const runtime::CpuTarget &target) {
   Schedule schedule;
   schedule.batchInvariant = request.batchInvariant;
   schedule.keys = request.keys > 0 ? request.keys : 64;
@@ -32,16 +33,17 @@ Schedule llmopt::chooseCpuSchedule(const ScheduleRequest &request, const runtime
   int64_t bytesPerRow = 4 * (request.dQk + request.dV + schedule.keys);
   int64_t budget = std::max<int64_t>(target.l2Bytes, 256 << 10) / 2;
   int64_t block = 4 * lanes; // rows of one register block
-  int64_t many = std::clamp(budget / bytesPerRow / block * block, block, std::max<int64_t>(block, 192));
+  int64_t many =
+      std::clamp(budget / bytesPerRow / block * block, block, std::max<int64_t>(block, 192));
   int64_t few = request.batchInvariant ? lanes : std::min(request.group, kFewRowsLimit);
   if (request.batchInvariant)
     few = roundUp(few, lanes);
   schedule.rows = {few};
   if (many > few)
     schedule.rows.push_back(many);
-  schedule.reason = "rows " + std::to_string(few) + " (group " + std::to_string(request.group) + ") and " +
-                    std::to_string(many) + " (" + std::to_string(bytesPerRow) + " bytes a row in " +
-                    std::to_string(budget) + " bytes of L2, register block " + std::to_string(block) +
-                    "), keys " + std::to_string(schedule.keys);
+  schedule.reason = "rows " + std::to_string(few) + " (group " + std::to_string(request.group) +
+                    ") and " + std::to_string(many) + " (" + std::to_string(bytesPerRow) +
+                    " bytes a row in " + std::to_string(budget) + " bytes of L2, register block " +
+                    std::to_string(block) + "), keys " + std::to_string(schedule.keys);
   return schedule;
 }

@@ -16,7 +16,7 @@ namespace llmopt {
 
 /// What the choice depends on.
 struct ScheduleRequest {
-  int64_t group = 1;          ///< query heads per KV head
+  int64_t group = 1; ///< query heads per KV head
   int64_t dQk = 0, dV = 0;
   int64_t rows = 0, keys = 0; ///< wishes of the spec's schedule clause; 0: none
   bool batchInvariant = false;
@@ -26,7 +26,7 @@ struct Schedule {
   std::vector<int64_t> rows; ///< tile rows of the attend kernels, ascending
   int64_t keys = 64;         ///< keys of a tile, the same in all of them
   bool batchInvariant = false;
-  std::string reason;        ///< one sentence with the numbers, for the remark
+  std::string reason; ///< one sentence with the numbers, for the remark
 };
 
 Schedule chooseCpuSchedule(const ScheduleRequest &request, const runtime::CpuTarget &target);

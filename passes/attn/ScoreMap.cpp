@@ -44,8 +44,9 @@ Value ScoreMap::element(unsigned arg) {
   Type memory = k.elementType(buffer);
   Type value = isa<FloatType>(memory) ? Type(k.b.getF32Type()) : memory;
   auto type = k.tileType(rowCount, products.getDimSize(1), value);
-  Value tile = tile::LoadOp::create(k.b, k.loc, type, k.pointer(buffer), rows.addresses.lookup(buffer),
-                                    keyBase, k.stride(buffer, 3), keyEnd);
+  Value tile =
+      tile::LoadOp::create(k.b, k.loc, type, k.pointer(buffer), rows.addresses.lookup(buffer),
+                           keyBase, k.stride(buffer, 3), keyEnd);
   Value element = input(tile);
   if (isa<FloatType>(value))
     return element;
@@ -77,8 +78,9 @@ Value ScoreMap::inlineRegion(unsigned index, Value score) {
   if (score)
     mapping.map(body.getArgument(0), score);
   for (auto [i, value] : llvm::enumerate(pair))
-    mapping.map(body.getArgument(first + i),
-                arith::IndexCastOp::create(region, k.loc, region.getIndexType(), value).getResult());
+    mapping.map(
+        body.getArgument(first + i),
+        arith::IndexCastOp::create(region, k.loc, region.getIndexType(), value).getResult());
   for (Operation &inner : body.without_terminator()) {
     for (Value operand : inner.getOperands())
       if (!mapping.contains(operand))
@@ -95,7 +97,8 @@ Value ScoreMap::modify(Value score) {
   if (ArrayAttr scores = op.getScoresAttr())
     for (Attribute modification : scores)
       score = cast<attn::ScoreAttrInterface>(modification).emitScore(*this, score);
-  Value log2e = arith::ConstantOp::create(region, k.loc, region.getF32FloatAttr(std::numbers::log2e));
+  Value log2e =
+      arith::ConstantOp::create(region, k.loc, region.getF32FloatAttr(std::numbers::log2e));
   return arith::MulFOp::create(region, k.loc, score, log2e);
 }
 

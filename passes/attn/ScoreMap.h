@@ -7,9 +7,9 @@ namespace llmopt {
 
 /// What is known of an item's packed rows, as tiles of one column.
 struct RowTiles {
-  mlir::Value position; ///< i32
-  mlir::Value query;    ///< i32, index of the query in its sequence
-  mlir::Value head;     ///< i32, query head
+  mlir::Value position;                ///< i32
+  mlir::Value query;                   ///< i32, index of the query in its sequence
+  mlir::Value head;                    ///< i32, query head
   mlir::Value batch, queryLen, keyLen; ///< index
   /// Per-head numbers (buffer -> f32 or i32) and row addresses of rank-4 operands
   /// (buffer -> i64).

@@ -54,7 +54,8 @@ FailureOr<Signature> Signature::of(func::FuncOp spec) {
       return failure();
   }
   if (s.attention && s.merge)
-    return FailureOr<Signature>(s.merge.emitOpError("stands beside attn.attention; a spec holds one of the two"));
+    return FailureOr<Signature>(
+        s.merge.emitOpError("stands beside attn.attention; a spec holds one of the two"));
   if (s.append) {
     s.addTensor("new_k", BufferRole::NewKey, s.append.getKeys().getType());
     s.addTensor("new_v", BufferRole::NewValue, s.append.getValues().getType());
@@ -317,7 +318,8 @@ public:
 private:
   attn::BoundExpr bound(Attribute owner, unsigned index, attn::BoundExprKind perHead) const {
     NumberSlot slot = signature.number(owner, index);
-    return attn::BoundExpr::scalar(slot.scalar, slot.buffer >= 0 ? perHead : attn::BoundExprKind::Scalar);
+    return attn::BoundExpr::scalar(slot.scalar,
+                                   slot.buffer >= 0 ? perHead : attn::BoundExprKind::Scalar);
   }
 
   const Signature &signature;

@@ -44,7 +44,8 @@ private:
   int addBuffer(llvm::StringRef name, bundle::BufferRole role, mlir::Type element,
                 llvm::ArrayRef<int64_t> extents, bool output = false);
   int addPlanBuffer(llvm::StringRef name, bundle::BufferRole role, bundle::ElementType element);
-  void addTensor(llvm::StringRef name, bundle::BufferRole role, mlir::Type type, bool output = false);
+  void addTensor(llvm::StringRef name, bundle::BufferRole role, mlir::Type type,
+                 bool output = false);
   void addCache(attn::KvCacheType cache);
   void addAttention();
   void addArgs();
@@ -59,8 +60,8 @@ private:
     NumberSlot slot;
   };
   std::vector<NumberEntry> numbers;
-  std::vector<int> args;        ///< operand of args -> buffer, -1 for scalars
-  std::vector<int> scalarArgs;  ///< operand of args -> scalar, -1 for tensors
+  std::vector<int> args;       ///< operand of args -> buffer, -1 for scalars
+  std::vector<int> scalarArgs; ///< operand of args -> scalar, -1 for tensors
   std::vector<std::pair<unsigned, int>> capturedScalars; ///< function argument -> scalar
 };
 

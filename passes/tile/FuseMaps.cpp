@@ -32,14 +32,15 @@ public:
   Value input(Value tile) {
     auto [it, added] = inputs.insert({tile, Value()});
     if (added)
-      it->second = block.insertArgument(inputs.size() - 1,
-                                        cast<RankedTensorType>(tile.getType()).getElementType(), loc);
+      it->second = block.insertArgument(
+          inputs.size() - 1, cast<RankedTensorType>(tile.getType()).getElementType(), loc);
     return it->second;
   }
 
   /// Clones the ops of `map`; elements that `known` does not hold become inputs. Returns
   /// what the map yields.
-  SmallVector<Value> inlineMap(MapOp map, const DenseMap<Value, Value> &known = DenseMap<Value, Value>()) {
+  SmallVector<Value> inlineMap(MapOp map,
+                               const DenseMap<Value, Value> &known = DenseMap<Value, Value>()) {
     IRMapping mapping;
     Block &body = map.getBody().front();
     for (auto [tile, argument] : llvm::zip(map.getInputs(), body.getArguments())) {
@@ -124,7 +125,8 @@ bool isCheap(MapOp map) {
   int count = 0;
   for (Operation &op : map.getBody().front().without_terminator()) {
     if (!isa<arith::ArithDialect>(op.getDialect()) ||
-        isa<arith::DivFOp, arith::RemFOp, arith::DivSIOp, arith::DivUIOp, arith::RemSIOp, arith::RemUIOp>(op))
+        isa<arith::DivFOp, arith::RemFOp, arith::DivSIOp, arith::DivUIOp, arith::RemSIOp,
+            arith::RemUIOp>(op))
       return false;
     count += !isa<arith::ConstantOp>(op);
   }

@@ -15,8 +15,7 @@ public:
   AlignedBuffer() = default;
   /// May throw bad_alloc.
   explicit AlignedBuffer(size_t bytes)
-      : memory(bytes ? static_cast<uint8_t *>(
-                           ::operator new(bytes, std::align_val_t(kAlignment)))
+      : memory(bytes ? static_cast<uint8_t *>(::operator new(bytes, std::align_val_t(kAlignment)))
                      : nullptr),
         bytes(bytes) {}
 
@@ -25,9 +24,7 @@ public:
 
 private:
   struct Free {
-    void operator()(uint8_t *p) const {
-      ::operator delete(p, std::align_val_t(kAlignment));
-    }
+    void operator()(uint8_t *p) const { ::operator delete(p, std::align_val_t(kAlignment)); }
   };
 
   std::unique_ptr<uint8_t, Free> memory;

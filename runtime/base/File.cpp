@@ -31,16 +31,13 @@ private:
 
 Status systemError(const std::string &path, const char *what) {
   int error = errno;
-  StatusCode code = error == ENOENT ? StatusCode::NotFound
-                    : error == ENOSPC || error == EDQUOT
-                        ? StatusCode::ResourceExhausted
-                        : StatusCode::Unavailable;
-  return makeStatus(code, "file '{}': cannot {}: {}", path, what,
-                    std::strerror(error));
+  StatusCode code = error == ENOENT                      ? StatusCode::NotFound
+                    : error == ENOSPC || error == EDQUOT ? StatusCode::ResourceExhausted
+                                                         : StatusCode::Unavailable;
+  return makeStatus(code, "file '{}': cannot {}: {}", path, what, std::strerror(error));
 }
 
-Status writeAll(int fd, std::span<const uint8_t> bytes,
-                const std::string &path) {
+Status writeAll(int fd, std::span<const uint8_t> bytes, const std::string &path) {
   size_t done = 0;
   while (done < bytes.size()) {
     ssize_t wrote = ::write(fd, bytes.data() + done, bytes.size() - done);
@@ -53,8 +50,7 @@ Status writeAll(int fd, std::span<const uint8_t> bytes,
   return {};
 }
 
-Status writeAndSync(int fd, std::span<const uint8_t> bytes,
-                    const std::string &path) {
+Status writeAndSync(int fd, std::span<const uint8_t> bytes, const std::string &path) {
   // mkstemp makes the file private; published files follow the usual 0644.
   if (::fchmod(fd, 0644) != 0)
     return systemError(path, "set the mode of");
@@ -68,18 +64,15 @@ Status writeAndSync(int fd, std::span<const uint8_t> bytes,
 /// crash.
 void syncFolderOf(const std::string &path) {
   size_t slash = path.rfind('/');
-  std::string folder =
-      slash == std::string::npos ? "." : path.substr(0, slash + 1);
-  Descriptor descriptor(
-      ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  std::string folder = slash == std::string::npos ? "." : path.substr(0, slash + 1);
+  Descriptor descriptor(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (descriptor.valid())
     ::fsync(descriptor.get());
 }
 
 } // namespace
 
-StatusOr<std::vector<uint8_t>> readFile(const std::string &path,
-                                        uint64_t maxBytes) {
+StatusOr<std::vector<uint8_t>> readFile(const std::string &path, uint64_t maxBytes) {
   Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (!file.valid())
     return systemError(path, "open");
@@ -90,14 +83,13 @@ StatusOr<std::vector<uint8_t>> readFile(const std::string &path,
     return invalidArgument("file '{}' is not a regular file", path);
   uint64_t size = static_cast<uint64_t>(info.st_size);
   if (size > maxBytes)
-    return invalidArgument("file '{}' has {} bytes; at most {} are allowed",
-                           path, size, maxBytes);
+    return invalidArgument("file '{}' has {} bytes; at most {} are allowed", path, size, maxBytes);
   std::vector<uint8_t> bytes;
   try {
     bytes.resize(size);
   } catch (const std::bad_alloc &) {
-    return makeStatus(StatusCode::ResourceExhausted,
-                      "file '{}': no memory for {} bytes", path, size);
+    return makeStatus(StatusCode::ResourceExhausted, "file '{}': no memory for {} bytes", path,
+                      size);
   }
   size_t done = 0;
   while (done < size) {
@@ -107,24 +99,21 @@ StatusOr<std::vector<uint8_t>> readFile(const std::string &path,
     if (got < 0)
       return systemError(path, "read");
     if (got == 0)
-      return dataLoss(
-          "file '{}' ended after {} of {} bytes; it was changed while it was "
-          "read",
-          path, done, size);
+      return dataLoss("file '{}' ended after {} of {} bytes; it was changed while it was "
+                      "read",
+                      path, done, size);
     done += static_cast<size_t>(got);
   }
   return bytes;
 }
 
-Status writeFileAtomic(const std::string &path,
-                       std::span<const uint8_t> bytes) {
+Status writeFileAtomic(const std::string &path, std::span<const uint8_t> bytes) {
   std::string temporary = path + ".tmp-XXXXXX";
   {
     Descriptor file(::mkostemp(temporary.data(), O_CLOEXEC));
     if (!file.valid())
       return systemError(path, "create a temporary file beside");
-    if (Status status = writeAndSync(file.get(), bytes, temporary);
-        !status.ok()) {
+    if (Status status = writeAndSync(file.get(), bytes, temporary); !status.ok()) {
       ::unlink(temporary.c_str());
       return status;
     }

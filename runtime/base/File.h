@@ -12,8 +12,7 @@ namespace llmopt::runtime {
 
 /// All bytes of a regular file. A file larger than `maxBytes` is refused before
 /// anything is allocated.
-StatusOr<std::vector<uint8_t>> readFile(const std::string &path,
-                                        uint64_t maxBytes);
+StatusOr<std::vector<uint8_t>> readFile(const std::string &path, uint64_t maxBytes);
 
 /// Publishes the bytes under `path`: readers see the old file or the new one,
 /// never a part, also after a crash (temporary file in the same folder, fsync,

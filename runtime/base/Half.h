@@ -13,8 +13,7 @@ constexpr float f16ToF32(uint16_t bits) {
   uint32_t exponent = (bits >> 10) & 0x1f;
   uint32_t mantissa = bits & 0x3ff;
   if (exponent == 0x1f) // infinity, NaN (made quiet)
-    return std::bit_cast<float>(sign | 0x7f800000 | mantissa << 13 |
-                                (mantissa ? 0x400000u : 0u));
+    return std::bit_cast<float>(sign | 0x7f800000 | mantissa << 13 | (mantissa ? 0x400000u : 0u));
   if (exponent != 0)
     return std::bit_cast<float>(sign | (exponent + 112) << 23 | mantissa << 13);
   // A denormal is mantissa * 2^-24, which f32 holds exactly.
@@ -45,9 +44,7 @@ constexpr uint16_t f32ToF16(float value) {
   return static_cast<uint16_t>(sign | (significand + half - 1 + odd) >> shift);
 }
 
-constexpr float bf16ToF32(uint16_t bits) {
-  return std::bit_cast<float>(uint32_t{bits} << 16);
-}
+constexpr float bf16ToF32(uint16_t bits) { return std::bit_cast<float>(uint32_t{bits} << 16); }
 
 constexpr uint16_t f32ToBf16(float value) {
   uint32_t bits = std::bit_cast<uint32_t>(value);

@@ -20,8 +20,7 @@ constexpr size_t kAlignment = 64;
 
 struct TypeName {
   NpyType type;
-  std::string_view
-      descr; ///< as written; a leading byte order may differ when read
+  std::string_view descr; ///< as written; a leading byte order may differ when read
   std::string_view name;
   uint32_t bytes;
 };
@@ -34,9 +33,7 @@ constexpr TypeName kTypes[] = {
     {NpyType::U32, "<u4", "u32", 4}, {NpyType::Bool, "|b1", "bool", 1},
 };
 
-const TypeName &entryOf(NpyType type) {
-  return kTypes[static_cast<size_t>(type)];
-}
+const TypeName &entryOf(NpyType type) { return kTypes[static_cast<size_t>(type)]; }
 
 /// The type of a descr such as "<f4" or "|V2".
 std::optional<NpyType> typeOf(std::string_view descr) {
@@ -48,8 +45,7 @@ std::optional<NpyType> typeOf(std::string_view descr) {
     // Byte order means nothing for single bytes and raw items.
     bool anyOrder = entry.bytes == 1 || entry.type == NpyType::BF16;
     char order = descr[0];
-    if (order == '<' || order == '=' ||
-        (anyOrder && (order == '|' || order == '>')))
+    if (order == '<' || order == '=' || (anyOrder && (order == '|' || order == '>')))
       return entry.type;
   }
   return std::nullopt;
@@ -122,8 +118,7 @@ private:
     while (!take(')')) {
       int64_t extent;
       skipSpace();
-      auto [stop, error] =
-          std::from_chars(text.data(), text.data() + text.size(), extent);
+      auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), extent);
       if (error != std::errc() || shape.size() == kMaxNpyRank)
         return false;
       text.remove_prefix(static_cast<size_t>(stop - text.data()));
@@ -159,19 +154,16 @@ struct Preamble {
   size_t dataAt;
 };
 
-StatusOr<Preamble> readPreamble(std::span<const uint8_t> file,
-                                std::string_view name) {
-  std::string_view text(reinterpret_cast<const char *>(file.data()),
-                        file.size());
+StatusOr<Preamble> readPreamble(std::span<const uint8_t> file, std::string_view name) {
+  std::string_view text(reinterpret_cast<const char *>(file.data()), file.size());
   if (!text.starts_with(kMagic) || text.size() < 10)
     return dataLoss("file '{}' is not a .npy file", name);
   uint8_t major = file[6];
   if (major != 1 && major != 2)
-    return makeStatus(
-        StatusCode::Unimplemented,
-        "file '{}' has .npy version {}.{}; 1.0 and 2.0 are allowed; save "
-        "it again with numpy.save",
-        name, major, file[7]);
+    return makeStatus(StatusCode::Unsupported,
+                      "file '{}' has .npy version {}.{}; 1.0 and 2.0 are allowed; save "
+                      "it again with numpy.save",
+                      name, major, file[7]);
   size_t lengthBytes = major == 1 ? 2 : 4;
   uint32_t length = 0;
   if (text.size() < 8 + lengthBytes)
@@ -179,9 +171,8 @@ StatusOr<Preamble> readPreamble(std::span<const uint8_t> file,
   std::memcpy(&length, file.data() + 8, lengthBytes);
   size_t headerAt = 8 + lengthBytes;
   if (length > kMaxHeaderBytes)
-    return dataLoss(
-        "file '{}' has a header of {} bytes; at most {} are allowed", name,
-        length, kMaxHeaderBytes);
+    return dataLoss("file '{}' has a header of {} bytes; at most {} are allowed", name, length,
+                    kMaxHeaderBytes);
   if (length > text.size() - headerAt)
     return dataLoss("file '{}' ends inside its header", name);
   return Preamble{text.substr(headerAt, length), headerAt + length};
@@ -196,9 +187,8 @@ std::string headerText(const NpyArray &array) {
     shape.pop_back();
   else if (!shape.empty())
     shape.resize(shape.size() - 2);
-  return fmt::format(
-      "{{'descr': '{}', 'fortran_order': False, 'shape': ({}), }}",
-      entryOf(array.type).descr, shape);
+  return fmt::format("{{'descr': '{}', 'fortran_order': False, 'shape': ({}), }}",
+                     entryOf(array.type).descr, shape);
 }
 
 } // namespace
@@ -211,8 +201,7 @@ StatusOr<int64_t> elementCount(std::span<const int64_t> shape) {
   bool empty = false, overflow = false;
   for (int64_t extent : shape) {
     if (extent < 0)
-      return invalidArgument("shape has extent {}; sizes from 0 are allowed",
-                             extent);
+      return invalidArgument("shape has extent {}; sizes from 0 are allowed", extent);
     empty |= extent == 0;
     overflow |= __builtin_mul_overflow(count, extent ? extent : 1, &count);
   }
@@ -223,8 +212,7 @@ StatusOr<int64_t> elementCount(std::span<const int64_t> shape) {
   return count;
 }
 
-StatusOr<NpyArray> decodeNpy(std::span<const uint8_t> file,
-                             std::string_view name) {
+StatusOr<NpyArray> decodeNpy(std::span<const uint8_t> file, std::string_view name) {
   StatusOr<Preamble> preamble = readPreamble(file, name);
   if (!preamble)
     return preamble.status();
@@ -235,13 +223,12 @@ StatusOr<NpyArray> decodeNpy(std::span<const uint8_t> file,
                     name);
   std::optional<NpyType> type = typeOf(header.descr);
   if (!type)
-    return makeStatus(
-        StatusCode::Unimplemented,
-        "file '{}' has elements of type '{}'; allowed are little-endian "
-        "f2, f4, f8, i1, i4, i8, u1, u4, b1 and V2 (bf16)",
-        name, header.descr);
+    return makeStatus(StatusCode::Unsupported,
+                      "file '{}' has elements of type '{}'; allowed are little-endian "
+                      "f2, f4, f8, i1, i4, i8, u1, u4, b1 and V2 (bf16)",
+                      name, header.descr);
   if (header.fortranOrder && header.shape.size() > 1)
-    return makeStatus(StatusCode::Unimplemented,
+    return makeStatus(StatusCode::Unsupported,
                       "file '{}' is in Fortran order; C order is allowed; save "
                       "numpy.ascontiguousarray of it",
                       name);
@@ -250,37 +237,31 @@ StatusOr<NpyArray> decodeNpy(std::span<const uint8_t> file,
     return dataLoss("file '{}': {}", name, count.status().message());
   std::span<const uint8_t> data = file.subspan(preamble->dataAt);
   uint32_t size = bytesOf(*type);
-  if (data.size() % size != 0 ||
-      data.size() / size != static_cast<uint64_t>(*count))
-    return dataLoss(
-        "file '{}' holds {} bytes of data; its header asks for {} elements of "
-        "{} bytes",
-        name, data.size(), *count, size);
+  if (data.size() % size != 0 || data.size() / size != static_cast<uint64_t>(*count))
+    return dataLoss("file '{}' holds {} bytes of data; its header asks for {} elements of "
+                    "{} bytes",
+                    name, data.size(), *count, size);
   try {
     return NpyArray{*type, std::move(header.shape), {data.begin(), data.end()}};
   } catch (const std::bad_alloc &) {
-    return makeStatus(StatusCode::ResourceExhausted,
-                      "file '{}': no memory for {} bytes", name, data.size());
+    return makeStatus(StatusCode::ResourceExhausted, "file '{}': no memory for {} bytes", name,
+                      data.size());
   }
 }
 
-StatusOr<std::vector<uint8_t>> encodeNpy(const NpyArray &array,
-                                         std::string_view name) {
+StatusOr<std::vector<uint8_t>> encodeNpy(const NpyArray &array, std::string_view name) {
   StatusOr<int64_t> count = elementCount(array.shape);
   if (!count)
     return count.status().withContext(fmt::format("file '{}'", name));
   uint32_t size = bytesOf(array.type);
   if (array.shape.size() > kMaxNpyRank || array.bytes.size() % size != 0 ||
       array.bytes.size() / size != static_cast<uint64_t>(*count))
-    return invalidArgument(
-        "file '{}': array of rank {} has {} bytes; rank up to {} and "
-        "{} elements of {} bytes are allowed",
-        name, array.shape.size(), array.bytes.size(), kMaxNpyRank, *count,
-        size);
+    return invalidArgument("file '{}': array of rank {} has {} bytes; rank up to {} and "
+                           "{} elements of {} bytes are allowed",
+                           name, array.shape.size(), array.bytes.size(), kMaxNpyRank, *count, size);
   std::string header = headerText(array);
   constexpr size_t kFixed = 10; // magic, version and a two-byte length
-  size_t padded =
-      (kFixed + header.size() + 1 + kAlignment - 1) / kAlignment * kAlignment;
+  size_t padded = (kFixed + header.size() + 1 + kAlignment - 1) / kAlignment * kAlignment;
   header.resize(padded - kFixed - 1, ' ');
   header += '\n';
   try {
@@ -293,8 +274,7 @@ StatusOr<std::vector<uint8_t>> encodeNpy(const NpyArray &array,
     file.insert(file.end(), array.bytes.begin(), array.bytes.end());
     return file;
   } catch (const std::bad_alloc &) {
-    return makeStatus(StatusCode::ResourceExhausted,
-                      "file '{}': no memory for {} bytes", name,
+    return makeStatus(StatusCode::ResourceExhausted, "file '{}': no memory for {} bytes", name,
                       array.bytes.size());
   }
 }

@@ -17,18 +17,7 @@
 
 namespace llmopt::runtime {
 
-enum class NpyType : uint8_t {
-  F16,
-  F32,
-  F64,
-  BF16,
-  I8,
-  I32,
-  I64,
-  U8,
-  U32,
-  Bool
-};
+enum class NpyType : uint8_t { F16, F32, F64, BF16, I8, I32, I64, U8, U32, Bool };
 
 std::string_view toString(NpyType type); ///< "f16"
 uint32_t bytesOf(NpyType type);
@@ -50,10 +39,8 @@ inline constexpr uint64_t kMaxNpyBytes = uint64_t{1} << 40;
 StatusOr<int64_t> elementCount(std::span<const int64_t> shape);
 
 /// `name` is what messages call the file.
-StatusOr<NpyArray> decodeNpy(std::span<const uint8_t> file,
-                             std::string_view name);
-StatusOr<std::vector<uint8_t>> encodeNpy(const NpyArray &array,
-                                         std::string_view name);
+StatusOr<NpyArray> decodeNpy(std::span<const uint8_t> file, std::string_view name);
+StatusOr<std::vector<uint8_t>> encodeNpy(const NpyArray &array, std::string_view name);
 
 StatusOr<NpyArray> readNpy(const std::string &path);
 Status writeNpy(const NpyArray &array, const std::string &path);

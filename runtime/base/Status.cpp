@@ -16,8 +16,8 @@ std::string_view toString(StatusCode code) {
     return "ResourceExhausted";
   case StatusCode::DataLoss:
     return "DataLoss";
-  case StatusCode::Unimplemented:
-    return "Unimplemented";
+  case StatusCode::Unsupported:
+    return "Unsupported";
   case StatusCode::Internal:
     return "Internal";
   }

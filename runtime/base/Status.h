@@ -36,7 +36,7 @@ enum class StatusCode : uint8_t {
   /// Stored bytes are truncated or corrupt. Rebuilding them may do.
   DataLoss,
   /// A valid request that this version cannot serve.
-  Unimplemented,
+  Unsupported,
   /// A broken promise inside llm-opt or the system: report it.
   Internal,
 };
@@ -48,8 +48,7 @@ class [[nodiscard]] Status {
 public:
   /// Success.
   Status() = default;
-  Status(StatusCode code, std::string message)
-      : statusCode(code), text(std::move(message)) {
+  Status(StatusCode code, std::string message) : statusCode(code), text(std::move(message)) {
     assert(code != StatusCode::Ok && "a failure needs a failure's code");
   }
 
@@ -76,10 +75,9 @@ public:
   StatusOr(Status failure) : state(std::move(failure)) {
     assert(!state.ok() && "a StatusOr without a value needs a failure");
   }
-  template <typename U = T, typename = std::enable_if_t<
-                                std::is_constructible_v<T, U &&> &&
-                                !std::is_same_v<std::decay_t<U>, Status> &&
-                                !std::is_same_v<std::decay_t<U>, StatusOr>>>
+  template <typename U = T, typename = std::enable_if_t<std::is_constructible_v<T, U &&> &&
+                                                        !std::is_same_v<std::decay_t<U>, Status> &&
+                                                        !std::is_same_v<std::decay_t<U>, StatusOr>>>
   StatusOr(U &&value) : held(std::forward<U>(value)) {}
 
   bool ok() const { return held.has_value(); }
@@ -107,27 +105,24 @@ private:
 };
 
 template <typename... Args>
-Status makeStatus(StatusCode code, fmt::format_string<Args...> format,
-                  Args &&...args) {
+Status makeStatus(StatusCode code, fmt::format_string<Args...> format, Args &&...args) {
   return Status(code, fmt::format(format, std::forward<Args>(args)...));
 }
 
 template <typename... Args>
 Status invalidArgument(fmt::format_string<Args...> format, Args &&...args) {
-  return makeStatus(StatusCode::InvalidArgument, format,
-                    std::forward<Args>(args)...);
+  return makeStatus(StatusCode::InvalidArgument, format, std::forward<Args>(args)...);
 }
 
-template <typename... Args>
-Status dataLoss(fmt::format_string<Args...> format, Args &&...args) {
+template <typename... Args> Status dataLoss(fmt::format_string<Args...> format, Args &&...args) {
   return makeStatus(StatusCode::DataLoss, format, std::forward<Args>(args)...);
 }
 
 } // namespace llmopt::runtime
 
 /// Leaves the calling function with the failure of `expr`, if it has one.
-#define LLMOPT_RETURN_IF_ERROR(expr)                                           \
-  do {                                                                         \
-    if (::llmopt::runtime::Status llmoptStatus = (expr); !llmoptStatus.ok())   \
-      return llmoptStatus;                                                     \
+#define LLMOPT_RETURN_IF_ERROR(expr)                                                               \
+  do {                                                                                             \
+    if (::llmopt::runtime::Status llmoptStatus = (expr); !llmoptStatus.ok())                       \
+      return llmoptStatus;                                                                         \
   } while (false)

@@ -17,16 +17,14 @@ struct PoolStrides {
 /// head. `pageId` is an entry of the block table and must not be negative.
 constexpr int64_t pageOffset(int32_t pageId, int64_t token, int64_t kvHead,
                              const PoolStrides &strides) {
-  return int64_t{pageId} * strides.page + token * strides.token +
-         kvHead * strides.head;
+  return int64_t{pageId} * strides.page + token * strides.token + kvHead * strides.head;
 }
 
 /// The same for a slot number, as slot_mapping holds them: page * pageSize +
 /// token.
 constexpr int64_t slotOffset(int64_t slot, int64_t pageSize, int64_t kvHead,
                              const PoolStrides &strides) {
-  return slot / pageSize * strides.page + slot % pageSize * strides.token +
-         kvHead * strides.head;
+  return slot / pageSize * strides.page + slot % pageSize * strides.token + kvHead * strides.head;
 }
 
 /// Pages that hold `keys` keys; the last one may be partly filled.

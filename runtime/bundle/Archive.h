@@ -39,8 +39,7 @@ public:
     append(value.data(), value.size());
   }
   template <typename T, typename Each>
-  void list(std::string_view field, const std::vector<T> &values, uint32_t,
-            size_t, Each each) {
+  void list(std::string_view field, const std::vector<T> &values, uint32_t, size_t, Each each) {
     number(field, static_cast<uint32_t>(values.size()));
     for (const T &value : values)
       each(value);
@@ -78,8 +77,7 @@ public:
     uint8_t raw = 0;
     number(field, raw);
     if (raw > 1)
-      fail(
-          runtime::dataLoss("field '{}' is {}; 0 or 1 is allowed", field, raw));
+      fail(runtime::dataLoss("field '{}' is {}; 0 or 1 is allowed", field, raw));
     value = raw == 1;
   }
 
@@ -104,12 +102,11 @@ public:
   /// `entryBytes`: the least that one entry occupies, which bounds the
   /// allocation.
   template <typename T, typename Each>
-  void list(std::string_view field, std::vector<T> &values, uint32_t maxEntries,
-            size_t entryBytes, Each each) {
+  void list(std::string_view field, std::vector<T> &values, uint32_t maxEntries, size_t entryBytes,
+            Each each) {
     uint32_t count = 0;
     number(field, count);
-    if (!isWithin(field, count, maxEntries) ||
-        !has(field, uint64_t{count} * entryBytes))
+    if (!isWithin(field, count, maxEntries) || !has(field, uint64_t{count} * entryBytes))
       return;
     values.resize(count);
     for (T &value : values) {
@@ -125,14 +122,13 @@ public:
 private:
   bool has(std::string_view field, uint64_t size) {
     if (failure.ok() && size > left.size())
-      fail(runtime::dataLoss("field '{}' needs {} bytes; {} are left", field,
-                             size, left.size()));
+      fail(runtime::dataLoss("field '{}' needs {} bytes; {} are left", field, size, left.size()));
     return failure.ok();
   }
   bool isWithin(std::string_view field, uint32_t count, uint32_t limit) {
     if (failure.ok() && count > limit)
-      fail(runtime::dataLoss("field '{}' has length {}; at most {} is allowed",
-                             field, count, limit));
+      fail(runtime::dataLoss("field '{}' has length {}; at most {} is allowed", field, count,
+                             limit));
     return failure.ok();
   }
   void fail(runtime::Status status) {

@@ -12,15 +12,19 @@
 namespace llmopt::bundle {
 
 enum class BoundOp : uint8_t {
-  Const,    ///< push `value`
-  QueryLo,  ///< push the smallest query position of the range
-  QueryHi,  ///< push the largest query position of the range
-  QueryLen, ///< push the sequence's query length
-  KeyLen,   ///< push the sequence's key length
-  Scalar,   ///< push run-time scalar `value`
-  ScalarMin,///< push the smallest per-head value of per-head scalar `value`
-  ScalarMax,///< push the largest one
-  Add, Sub, Mul, Min, Max,
+  Const,     ///< push `value`
+  QueryLo,   ///< push the smallest query position of the range
+  QueryHi,   ///< push the largest query position of the range
+  QueryLen,  ///< push the sequence's query length
+  KeyLen,    ///< push the sequence's key length
+  Scalar,    ///< push run-time scalar `value`
+  ScalarMin, ///< push the smallest per-head value of per-head scalar `value`
+  ScalarMax, ///< push the largest one
+  Add,
+  Sub,
+  Mul,
+  Min,
+  Max,
   FloorDiv, ///< floor(a / b), b > 0; b <= 0 yields 0
   FloorMod, ///< a - b * floor(a / b), b > 0; b <= 0 yields 0
 };

@@ -38,8 +38,7 @@ int64_t mulSaturated(int64_t a, int64_t b) {
 bool isBinary(BoundOp op) { return op >= BoundOp::Add; }
 
 bool readsScalar(BoundOp op) {
-  return op == BoundOp::Scalar || op == BoundOp::ScalarMin ||
-         op == BoundOp::ScalarMax;
+  return op == BoundOp::Scalar || op == BoundOp::ScalarMin || op == BoundOp::ScalarMax;
 }
 
 int64_t applyBinary(BoundOp op, int64_t a, int64_t b) {
@@ -64,9 +63,7 @@ int64_t applyBinary(BoundOp op, int64_t a, int64_t b) {
 }
 
 int64_t at(std::span<const int64_t> values, int64_t index) {
-  return index >= 0 && static_cast<uint64_t>(index) < values.size()
-             ? values[index]
-             : 0;
+  return index >= 0 && static_cast<uint64_t>(index) < values.size() ? values[index] : 0;
 }
 
 int64_t readLeaf(const BoundInsn &insn, const BoundInputs &inputs) {
@@ -124,9 +121,8 @@ struct TileRun {
 
 /// The first maximal run of tiles at or after `tile` that the interval's keys
 /// of [begin, end) touch without a gap of a whole tile.
-std::optional<TileRun> nextTileRun(const KeyInterval &interval, int64_t tile,
-                                   int64_t begin, int64_t end,
-                                   int64_t tileKeys) {
+std::optional<TileRun> nextTileRun(const KeyInterval &interval, int64_t tile, int64_t begin,
+                                   int64_t end, int64_t tileKeys) {
   int64_t from = std::max(begin, mulSaturated(tile, tileKeys));
   int64_t stop = std::min(end, interval.hi);
   int64_t first = nextKey(interval, from);
@@ -137,8 +133,7 @@ std::optional<TileRun> nextTileRun(const KeyInterval &interval, int64_t tile,
   if (interval.stride - interval.width < tileKeys)
     return TileRun{first / tileKeys, previousKey(interval, stop) / tileKeys};
   int64_t offset = floorMod(first - interval.phase, interval.stride);
-  int64_t last =
-      std::min(addSaturated(first, interval.width - 1 - offset), stop - 1);
+  int64_t last = std::min(addSaturated(first, interval.width - 1 - offset), stop - 1);
   return TileRun{first / tileKeys, last / tileKeys};
 }
 
@@ -174,8 +169,7 @@ KeySet::KeySet(std::span<const KeyInterval> intervals, int64_t keyLen) {
     if (interval.stride == 0)
       interval.phase = interval.width = 0;
     // An interval of which no key remains would only slow the queries down.
-    if (interval.lo < interval.hi &&
-        nextKey(interval, interval.lo) < interval.hi)
+    if (interval.lo < interval.hi && nextKey(interval, interval.lo) < interval.hi)
       parts.push_back(interval);
   }
 }
@@ -210,8 +204,7 @@ std::optional<int64_t> KeySet::lastVisible(int64_t begin, int64_t end) const {
 /// Calls visit(first, last) for disjoint ascending runs of visible tiles, until
 /// it returns false.
 template <typename Visit>
-void KeySet::forTileRuns(int64_t begin, int64_t end, int64_t tileKeys,
-                         Visit visit) const {
+void KeySet::forTileRuns(int64_t begin, int64_t end, int64_t tileKeys, Visit visit) const {
   begin = std::max<int64_t>(begin, 0);
   if (tileKeys <= 0 || begin >= end)
     return;
@@ -219,8 +212,7 @@ void KeySet::forTileRuns(int64_t begin, int64_t end, int64_t tileKeys,
   while (true) {
     std::optional<TileRun> best;
     for (const KeyInterval &interval : parts) {
-      std::optional<TileRun> run =
-          nextTileRun(interval, tile, begin, end, tileKeys);
+      std::optional<TileRun> run = nextTileRun(interval, tile, begin, end, tileKeys);
       if (run && (!best || run->first < best->first ||
                   (run->first == best->first && run->last > best->last)))
         best = run;
@@ -231,8 +223,7 @@ void KeySet::forTileRuns(int64_t begin, int64_t end, int64_t tileKeys,
   }
 }
 
-int64_t KeySet::visibleTiles(int64_t begin, int64_t end,
-                             int64_t tileKeys) const {
+int64_t KeySet::visibleTiles(int64_t begin, int64_t end, int64_t tileKeys) const {
   int64_t count = 0;
   forTileRuns(begin, end, tileKeys, [&](int64_t first, int64_t last) {
     count += last - first + 1;
@@ -258,37 +249,32 @@ int64_t KeySet::endOfVisibleTile(int64_t begin, int64_t end, int64_t tileKeys,
 
 Status validate(const BoundProgram &program, size_t scalarCount) {
   if (program.size() > kMaxBoundInsns)
-    return invalidArgument(
-        "bound program has {} instructions; at most {} are allowed",
-        program.size(), kMaxBoundInsns);
+    return invalidArgument("bound program has {} instructions; at most {} are allowed",
+                           program.size(), kMaxBoundInsns);
   size_t depth = 0;
   for (size_t i = 0; i < program.size(); ++i) {
     const BoundInsn &insn = program[i];
     if (insn.op > BoundOp::FloorMod)
-      return invalidArgument(
-          "bound program instruction {} has operation {}; the last "
-          "known one is {}",
-          i, static_cast<int>(insn.op), static_cast<int>(BoundOp::FloorMod));
+      return invalidArgument("bound program instruction {} has operation {}; the last "
+                             "known one is {}",
+                             i, static_cast<int>(insn.op), static_cast<int>(BoundOp::FloorMod));
     if (readsScalar(insn.op) &&
         (insn.value < 0 || static_cast<uint64_t>(insn.value) >= scalarCount))
-      return invalidArgument(
-          "bound program instruction {} reads scalar {}; the program "
-          "has {} scalars",
-          i, insn.value, scalarCount);
+      return invalidArgument("bound program instruction {} reads scalar {}; the program "
+                             "has {} scalars",
+                             i, insn.value, scalarCount);
     if (!isBinary(insn.op)) {
       ++depth;
       continue;
     }
     if (depth < 2)
-      return invalidArgument(
-          "bound program instruction {} needs two operands; the "
-          "stack holds {}",
-          i, depth);
+      return invalidArgument("bound program instruction {} needs two operands; the "
+                             "stack holds {}",
+                             i, depth);
     --depth;
   }
   if (depth != 1)
-    return invalidArgument(
-        "bound program leaves {} values; exactly one is allowed", depth);
+    return invalidArgument("bound program leaves {} values; exactly one is allowed", depth);
   return {};
 }
 
@@ -309,10 +295,9 @@ Status validate(const BoundSet &set, size_t scalarCount) {
         return status.withContext(context);
     }
     if (given != 0 && given != thinning.size())
-      return invalidArgument(
-          "interval {} has {} of stride, phase and width; all or "
-          "none are allowed",
-          i, given);
+      return invalidArgument("interval {} has {} of stride, phase and width; all or "
+                             "none are allowed",
+                             i, given);
   }
   return {};
 }
@@ -339,8 +324,7 @@ KeySet evaluate(const BoundSet &set, const BoundInputs &inputs) {
   std::vector<KeyInterval> intervals;
   intervals.reserve(set.intervals.size());
   for (const BoundInterval &source : set.intervals) {
-    KeyInterval interval{.lo = evaluate(source.lo, inputs),
-                         .hi = evaluate(source.hi, inputs)};
+    KeyInterval interval{.lo = evaluate(source.lo, inputs), .hi = evaluate(source.hi, inputs)};
     if (!source.stride.empty()) {
       interval.stride = evaluate(source.stride, inputs);
       interval.phase = evaluate(source.phase, inputs);

@@ -68,15 +68,13 @@ public:
   /// Last key + 1 of the count-th (from 1) visible tile of [begin, end),
   /// clipped to `end`; `end` when there are fewer. The place to cut a range by
   /// work.
-  int64_t endOfVisibleTile(int64_t begin, int64_t end, int64_t tileKeys,
-                           int64_t count) const;
+  int64_t endOfVisibleTile(int64_t begin, int64_t end, int64_t tileKeys, int64_t count) const;
 
   std::span<const KeyInterval> intervals() const { return parts; }
 
 private:
   template <typename Visit>
-  void forTileRuns(int64_t begin, int64_t end, int64_t tileKeys,
-                   Visit visit) const;
+  void forTileRuns(int64_t begin, int64_t end, int64_t tileKeys, Visit visit) const;
 
   std::vector<KeyInterval> parts;
 };

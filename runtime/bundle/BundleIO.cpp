@@ -36,8 +36,7 @@ template <typename Archive, typename T>
 using Record = std::conditional_t<Archive::kReads, T, const T>;
 
 template <typename Archive>
-void transfer(Archive &archive, std::string_view field,
-              Record<Archive, BoundProgram> &program) {
+void transfer(Archive &archive, std::string_view field, Record<Archive, BoundProgram> &program) {
   archive.list(field, program, kMaxBoundInsns, 9, [&](auto &insn) {
     archive.number("bound operation", insn.op);
     archive.number("bound value", insn.value);
@@ -60,18 +59,16 @@ void transfer(Archive &archive, Record<Archive, AttentionFacts> &facts) {
   archive.flag("batch invariant", facts.batchInvariant);
   archive.number("split keys", facts.splitKeys);
   archive.number("fixed splits", facts.fixedSplits);
-  archive.list("may intervals", facts.may.intervals, kMaxListEntries, 20,
-               [&](auto &interval) {
-                 transfer(archive, "interval low", interval.lo);
-                 transfer(archive, "interval high", interval.hi);
-                 transfer(archive, "interval stride", interval.stride);
-                 transfer(archive, "interval phase", interval.phase);
-                 transfer(archive, "interval width", interval.width);
-               });
+  archive.list("may intervals", facts.may.intervals, kMaxListEntries, 20, [&](auto &interval) {
+    transfer(archive, "interval low", interval.lo);
+    transfer(archive, "interval high", interval.hi);
+    transfer(archive, "interval stride", interval.stride);
+    transfer(archive, "interval phase", interval.phase);
+    transfer(archive, "interval width", interval.width);
+  });
 }
 
-template <typename Archive>
-void transfer(Archive &archive, Record<Archive, Buffer> &buffer) {
+template <typename Archive> void transfer(Archive &archive, Record<Archive, Buffer> &buffer) {
   archive.text("buffer name", buffer.name, kMaxNameBytes);
   archive.number("buffer role", buffer.role);
   archive.number("buffer type", buffer.type);
@@ -81,8 +78,7 @@ void transfer(Archive &archive, Record<Archive, Buffer> &buffer) {
                [&](auto &extent) { archive.number("buffer extent", extent); });
 }
 
-template <typename Archive>
-void transfer(Archive &archive, Record<Archive, Scalar> &scalar) {
+template <typename Archive> void transfer(Archive &archive, Record<Archive, Scalar> &scalar) {
   archive.text("scalar name", scalar.name, kMaxNameBytes);
   archive.number("scalar type", scalar.type);
   archive.number("scalar integer default", scalar.intDefault);
@@ -90,8 +86,7 @@ void transfer(Archive &archive, Record<Archive, Scalar> &scalar) {
   archive.number("scalar per-head buffer", scalar.perHeadBuffer);
 }
 
-template <typename Archive>
-void transfer(Archive &archive, Record<Archive, Kernel> &kernel) {
+template <typename Archive> void transfer(Archive &archive, Record<Archive, Kernel> &kernel) {
   archive.text("kernel entry", kernel.entry, kMaxNameBytes);
   archive.number("kernel kind", kernel.kind);
   archive.number("kernel image", kernel.image);
@@ -101,8 +96,7 @@ void transfer(Archive &archive, Record<Archive, Kernel> &kernel) {
   archive.number("kernel cost", kernel.costPerTile);
 }
 
-template <typename Archive>
-void transfer(Archive &archive, Record<Archive, Image> &image) {
+template <typename Archive> void transfer(Archive &archive, Record<Archive, Image> &image) {
   archive.text("image triple", image.triple, kMaxNameBytes);
   archive.text("image cpu", image.cpu, kMaxNameBytes);
   archive.text("image features", image.features, kMaxTextBytes);
@@ -110,8 +104,7 @@ void transfer(Archive &archive, Record<Archive, Image> &image) {
 }
 
 /// Everything but the ABI version, which the header carries.
-template <typename Archive>
-void transfer(Archive &archive, Record<Archive, Program> &program) {
+template <typename Archive> void transfer(Archive &archive, Record<Archive, Program> &program) {
   archive.text("key", program.key, kMaxNameBytes);
   archive.text("name", program.name, kMaxNameBytes);
   archive.text("ir", program.ir, kMaxTextBytes);
@@ -135,31 +128,26 @@ void transfer(Archive &archive, Record<Archive, Program> &program) {
 /// another layout, and its owner should read what to do, not "corrupt".
 Status checkHeader(const Header &header, std::span<const uint8_t> payload) {
   if (std::memcmp(header.magic, kMagic, sizeof(kMagic)) != 0)
-    return dataLoss(
-        "field 'magic' differs; the file is not a bundle of llm-opt");
+    return dataLoss("field 'magic' differs; the file is not a bundle of llm-opt");
   if (header.formatVersion != kFormatVersion)
-    return makeStatus(
-        StatusCode::Unavailable,
-        "bundle has format version {}; this runtime reads version {}; "
-        "compile the spec again",
-        header.formatVersion, kFormatVersion);
+    return makeStatus(StatusCode::Unavailable,
+                      "bundle has format version {}; this runtime reads version {}; "
+                      "compile the spec again",
+                      header.formatVersion, kFormatVersion);
   if (header.abiVersion != kAbiVersion)
-    return makeStatus(
-        StatusCode::Unavailable,
-        "bundle has ABI version {}; this runtime runs version {}; compile "
-        "the spec again",
-        header.abiVersion, kAbiVersion);
+    return makeStatus(StatusCode::Unavailable,
+                      "bundle has ABI version {}; this runtime runs version {}; compile "
+                      "the spec again",
+                      header.abiVersion, kAbiVersion);
   if (header.payloadBytes != payload.size())
-    return dataLoss(
-        "field 'payload size' is {}; {} bytes follow the header; the bundle "
-        "is truncated or has trailing bytes",
-        header.payloadBytes, payload.size());
+    return dataLoss("field 'payload size' is {}; {} bytes follow the header; the bundle "
+                    "is truncated or has trailing bytes",
+                    header.payloadBytes, payload.size());
   uint64_t checksum = XXH3_64bits(payload.data(), payload.size());
   if (header.checksum != checksum)
-    return dataLoss(
-        "field 'checksum' is {:016x}; the payload has {:016x}; the bundle is "
-        "corrupt",
-        header.checksum, checksum);
+    return dataLoss("field 'checksum' is {:016x}; the payload has {:016x}; the bundle is "
+                    "corrupt",
+                    header.checksum, checksum);
   return {};
 }
 
@@ -169,8 +157,7 @@ StatusOr<Program> readPayload(std::span<const uint8_t> payload) {
   transfer(reader, program);
   LLMOPT_RETURN_IF_ERROR(reader.status());
   if (reader.remaining() != 0)
-    return dataLoss("{} bytes follow the last field; none are allowed",
-                    reader.remaining());
+    return dataLoss("{} bytes follow the last field; none are allowed", reader.remaining());
   if (Status status = validate(program); !status.ok())
     return dataLoss("{}", status.message());
   return program;
@@ -196,20 +183,18 @@ std::vector<uint8_t> serialize(const Program &program) {
 
 StatusOr<Program> deserialize(std::span<const uint8_t> bytes) {
   if (bytes.size() > kMaxBundleBytes)
-    return dataLoss("bundle has {} bytes; at most {} are allowed", bytes.size(),
-                    kMaxBundleBytes);
+    return dataLoss("bundle has {} bytes; at most {} are allowed", bytes.size(), kMaxBundleBytes);
   Header header;
   if (bytes.size() < sizeof(header))
-    return dataLoss("bundle has {} bytes; its header needs {}", bytes.size(),
-                    sizeof(header));
+    return dataLoss("bundle has {} bytes; its header needs {}", bytes.size(), sizeof(header));
   std::memcpy(&header, bytes.data(), sizeof(header));
   std::span<const uint8_t> payload = bytes.subspan(sizeof(header));
   LLMOPT_RETURN_IF_ERROR(checkHeader(header, payload));
   try {
     return readPayload(payload);
   } catch (const std::bad_alloc &) {
-    return makeStatus(StatusCode::ResourceExhausted,
-                      "no memory for a bundle of {} bytes", bytes.size());
+    return makeStatus(StatusCode::ResourceExhausted, "no memory for a bundle of {} bytes",
+                      bytes.size());
   }
 }
 
@@ -220,14 +205,12 @@ Status saveBundle(const Program &program, const std::string &path) {
   try {
     return runtime::writeFileAtomic(path, serialize(program));
   } catch (const std::bad_alloc &) {
-    return makeStatus(StatusCode::ResourceExhausted,
-                      "no memory to save bundle '{}'", path);
+    return makeStatus(StatusCode::ResourceExhausted, "no memory to save bundle '{}'", path);
   }
 }
 
 StatusOr<Program> loadBundle(const std::string &path) {
-  StatusOr<std::vector<uint8_t>> bytes =
-      runtime::readFile(path, kMaxBundleBytes);
+  StatusOr<std::vector<uint8_t>> bytes = runtime::readFile(path, kMaxBundleBytes);
   if (!bytes)
     return bytes.status();
   StatusOr<Program> program = deserialize(*bytes);

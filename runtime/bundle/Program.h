@@ -17,10 +17,10 @@ enum class ElementType : uint8_t { F32, F16, BF16, I8, I32, I64, U32, Bool };
 /// What an array is for. Roles below `ItemOffsets` are the caller's arrays, those from
 /// it on belong to the plan and are filled in by the runtime.
 enum class BufferRole : uint8_t {
-  Query,       ///< (B, L, H, D) or ragged (T, H, D)
-  Key,         ///< (B, L, Hkv, D) or ragged (T, Hkv, D)
-  Value,       ///< as Key with d_v
-  KeyPool,     ///< pages: see AttentionFacts::kvOrder
+  Query,   ///< (B, L, H, D) or ragged (T, H, D)
+  Key,     ///< (B, L, Hkv, D) or ragged (T, Hkv, D)
+  Value,   ///< as Key with d_v
+  KeyPool, ///< pages: see AttentionFacts::kvOrder
   ValuePool,
   BlockTable,  ///< i32: (B, columns) or indices of the indptr form
   TableIndptr, ///< i32 (B + 1), indptr form only; read by the planner
@@ -30,25 +30,25 @@ enum class BufferRole : uint8_t {
   SlotMapping, ///< i64 (T): slot for each appended row, -1 is skipped
   NewKey,      ///< rows to append (T, Hkv, D)
   NewValue,
-  Bias,        ///< additive, broadcastable (B|1, H|1, Lq|1, Lkv|1)
-  DenseMask,   ///< i8 booleans, shaped as Bias
-  PerHead,     ///< (H): per-head scale, window, slope, ...
-  SinkLogit,   ///< f32 (H)
-  User,        ///< a tensor that a custom region reads
-  PartialIn,   ///< attn.merge: partial outputs (N, T, H, Dv), f32
-  PartialLseIn,///< attn.merge: (N, T, H), f32
-  Output,      ///< as Query with d_v
-  Lse,         ///< f32 (B, L, H) or (T, H)
+  Bias,             ///< additive, broadcastable (B|1, H|1, Lq|1, Lkv|1)
+  DenseMask,        ///< i8 booleans, shaped as Bias
+  PerHead,          ///< (H): per-head scale, window, slope, ...
+  SinkLogit,        ///< f32 (H)
+  User,             ///< a tensor that a custom region reads
+  PartialIn,        ///< attn.merge: partial outputs (N, T, H, Dv), f32
+  PartialLseIn,     ///< attn.merge: (N, T, H), f32
+  Output,           ///< as Query with d_v
+  Lse,              ///< f32 (B, L, H) or (T, H)
   ItemOffsets = 64, ///< u32 (workers + 1)
-  Items,       ///< WorkItem
-  Rows,        ///< RowEntry
-  Sequences,   ///< SequenceRecord
-  Scalars,     ///< 8 bytes each: i64, or f32 in the low 4 bytes
-  PartialOut,  ///< f32 (partial rows, d_v)
-  PartialLse,  ///< f32 (partial rows)
-  MergeOffsets,///< u32 (workers + 1)
-  Merges,      ///< MergeItem
-  Counters,    ///< u64: tiles visited, tiles predicated (per worker, 2 each); nullable
+  Items,            ///< WorkItem
+  Rows,             ///< RowEntry
+  Sequences,        ///< SequenceRecord
+  Scalars,          ///< 8 bytes each: i64, or f32 in the low 4 bytes
+  PartialOut,       ///< f32 (partial rows, d_v)
+  PartialLse,       ///< f32 (partial rows)
+  MergeOffsets,     ///< u32 (workers + 1)
+  Merges,           ///< MergeItem
+  Counters,         ///< u64: tiles visited, tiles predicated (per worker, 2 each); nullable
 };
 
 struct Buffer {

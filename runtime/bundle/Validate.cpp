@@ -23,27 +23,24 @@ bool isKnown(BufferRole role) {
          (role >= BufferRole::ItemOffsets && role <= BufferRole::Counters);
 }
 
-template <typename Enum>
-Status checkEnum(Enum value, Enum last, std::string_view what) {
+template <typename Enum> Status checkEnum(Enum value, Enum last, std::string_view what) {
   if (value <= last)
     return {};
-  return invalidArgument("{} is {}; the last known one is {}", what,
-                         static_cast<int>(value), static_cast<int>(last));
+  return invalidArgument("{} is {}; the last known one is {}", what, static_cast<int>(value),
+                         static_cast<int>(last));
 }
 
 Status checkBuffers(const Program &program) {
   for (size_t i = 0; i < program.buffers.size(); ++i) {
     const Buffer &buffer = program.buffers[i];
     if (!isKnown(buffer.role))
-      return invalidArgument("buffer {} ('{}') has unknown role {}", i,
-                             buffer.name, static_cast<int>(buffer.role));
+      return invalidArgument("buffer {} ('{}') has unknown role {}", i, buffer.name,
+                             static_cast<int>(buffer.role));
     LLMOPT_RETURN_IF_ERROR(
-        checkEnum(buffer.type, ElementType::Bool,
-                  fmt::format("element type of buffer {}", i)));
+        checkEnum(buffer.type, ElementType::Bool, fmt::format("element type of buffer {}", i)));
     if (buffer.extents.size() > kMaxRank)
-      return invalidArgument(
-          "buffer {} ('{}') has rank {}; at most {} is allowed", i, buffer.name,
-          buffer.extents.size(), kMaxRank);
+      return invalidArgument("buffer {} ('{}') has rank {}; at most {} is allowed", i, buffer.name,
+                             buffer.extents.size(), kMaxRank);
     for (int64_t extent : buffer.extents)
       if (extent < -1)
         return invalidArgument("buffer {} ('{}') has extent {}; allowed are -1 "
@@ -56,17 +53,15 @@ Status checkBuffers(const Program &program) {
 Status checkSlots(const Program &program) {
   for (size_t i = 0; i < program.slots.size(); ++i) {
     const Slot &slot = program.slots[i];
-    LLMOPT_RETURN_IF_ERROR(checkEnum(slot.kind, SlotKind::Extent,
-                                     fmt::format("kind of slot {}", i)));
+    LLMOPT_RETURN_IF_ERROR(
+        checkEnum(slot.kind, SlotKind::Extent, fmt::format("kind of slot {}", i)));
     if (slot.buffer >= program.buffers.size())
-      return invalidArgument(
-          "slot {} names buffer {}; the program has {} buffers", i, slot.buffer,
-          program.buffers.size());
+      return invalidArgument("slot {} names buffer {}; the program has {} buffers", i, slot.buffer,
+                             program.buffers.size());
     size_t rank = program.buffers[slot.buffer].extents.size();
     if (slot.kind != SlotKind::Pointer && slot.dim >= rank)
-      return invalidArgument(
-          "slot {} names dimension {} of buffer '{}'; it has rank {}", i,
-          slot.dim, program.buffers[slot.buffer].name, rank);
+      return invalidArgument("slot {} names dimension {} of buffer '{}'; it has rank {}", i,
+                             slot.dim, program.buffers[slot.buffer].name, rank);
   }
   return {};
 }
@@ -74,56 +69,47 @@ Status checkSlots(const Program &program) {
 Status checkScalars(const Program &program) {
   for (size_t i = 0; i < program.scalars.size(); ++i) {
     const Scalar &scalar = program.scalars[i];
-    LLMOPT_RETURN_IF_ERROR(checkEnum(scalar.type, ScalarType::F32,
-                                     fmt::format("type of scalar {}", i)));
+    LLMOPT_RETURN_IF_ERROR(
+        checkEnum(scalar.type, ScalarType::F32, fmt::format("type of scalar {}", i)));
     if (scalar.perHeadBuffer < -1 ||
         (scalar.perHeadBuffer >= 0 &&
          static_cast<size_t>(scalar.perHeadBuffer) >= program.buffers.size()))
-      return invalidArgument(
-          "scalar {} ('{}') names per-head buffer {}; allowed are -1 "
-          "and the program's {} buffers",
-          i, scalar.name, scalar.perHeadBuffer, program.buffers.size());
+      return invalidArgument("scalar {} ('{}') names per-head buffer {}; allowed are -1 "
+                             "and the program's {} buffers",
+                             i, scalar.name, scalar.perHeadBuffer, program.buffers.size());
   }
   return {};
 }
 
 Status checkKernel(const Program &program, const Kernel &kernel, size_t index) {
-  LLMOPT_RETURN_IF_ERROR(checkEnum(kernel.kind, KernelKind::Combine,
-                                   fmt::format("kind of kernel {}", index)));
+  LLMOPT_RETURN_IF_ERROR(
+      checkEnum(kernel.kind, KernelKind::Combine, fmt::format("kind of kernel {}", index)));
   if (kernel.image >= program.images.size())
-    return invalidArgument(
-        "kernel {} ('{}') names image {}; the program has {} images", index,
-        kernel.entry, kernel.image, program.images.size());
+    return invalidArgument("kernel {} ('{}') names image {}; the program has {} images", index,
+                           kernel.entry, kernel.image, program.images.size());
   if (kernel.scratchBytes > kMaxScratchBytes)
-    return invalidArgument(
-        "kernel {} ('{}') wants {} bytes of scratch; at most {} are "
-        "allowed",
-        index, kernel.entry, kernel.scratchBytes, kMaxScratchBytes);
+    return invalidArgument("kernel {} ('{}') wants {} bytes of scratch; at most {} are "
+                           "allowed",
+                           index, kernel.entry, kernel.scratchBytes, kMaxScratchBytes);
   if (kernel.kind != KernelKind::Attend)
     return {};
   for (uint32_t tile : {kernel.tileRows, kernel.tileKeys})
     if (tile == 0 || tile > kMaxTile)
-      return invalidArgument(
-          "kernel {} ('{}') has tile {} x {}; 1 to {} is allowed", index,
-          kernel.entry, kernel.tileRows, kernel.tileKeys, kMaxTile);
+      return invalidArgument("kernel {} ('{}') has tile {} x {}; 1 to {} is allowed", index,
+                             kernel.entry, kernel.tileRows, kernel.tileKeys, kMaxTile);
   if (!std::isfinite(kernel.costPerTile) || kernel.costPerTile <= 0)
-    return invalidArgument(
-        "kernel {} ('{}') costs {} a tile; a positive number is "
-        "allowed",
-        index, kernel.entry, kernel.costPerTile);
+    return invalidArgument("kernel {} ('{}') costs {} a tile; a positive number is "
+                           "allowed",
+                           index, kernel.entry, kernel.costPerTile);
   return {};
 }
 
 Status checkFacts(const Program &program) {
   const AttentionFacts &facts = program.facts;
-  LLMOPT_RETURN_IF_ERROR(
-      checkEnum(facts.queryForm, QueryForm::Ragged, "query form"));
-  LLMOPT_RETURN_IF_ERROR(
-      checkEnum(facts.kvForm, KvForm::Paged, "key/value form"));
-  LLMOPT_RETURN_IF_ERROR(
-      checkEnum(facts.tableForm, TableForm::Indptr, "table form"));
-  LLMOPT_RETURN_IF_ERROR(
-      checkEnum(facts.kvOrder, KvOrder::HeadMajor, "pool order"));
+  LLMOPT_RETURN_IF_ERROR(checkEnum(facts.queryForm, QueryForm::Ragged, "query form"));
+  LLMOPT_RETURN_IF_ERROR(checkEnum(facts.kvForm, KvForm::Paged, "key/value form"));
+  LLMOPT_RETURN_IF_ERROR(checkEnum(facts.tableForm, TableForm::Indptr, "table form"));
+  LLMOPT_RETURN_IF_ERROR(checkEnum(facts.kvOrder, KvOrder::HeadMajor, "pool order"));
   if (Status status = validate(facts.may, program.scalars.size()); !status.ok())
     return status.withContext("may bounds");
   bool attends = false;
@@ -131,15 +117,13 @@ Status checkFacts(const Program &program) {
     attends |= kernel.kind == KernelKind::Attend;
   if (!attends)
     return {};
-  if (facts.kvHeads == 0 || facts.queryHeads > kMaxHeads ||
-      facts.queryHeads < facts.kvHeads || facts.queryHeads % facts.kvHeads != 0)
-    return invalidArgument(
-        "program has {} query heads over {} key/value heads; a "
-        "multiple of at most {} heads is allowed",
-        facts.queryHeads, facts.kvHeads, kMaxHeads);
+  if (facts.kvHeads == 0 || facts.queryHeads > kMaxHeads || facts.queryHeads < facts.kvHeads ||
+      facts.queryHeads % facts.kvHeads != 0)
+    return invalidArgument("program has {} query heads over {} key/value heads; a "
+                           "multiple of at most {} heads is allowed",
+                           facts.queryHeads, facts.kvHeads, kMaxHeads);
   if (facts.kvForm == KvForm::Paged && facts.pageSize == 0)
-    return invalidArgument(
-        "program reads pages of size 0; at least 1 is allowed");
+    return invalidArgument("program reads pages of size 0; at least 1 is allowed");
   return {};
 }
 

@@ -17,8 +17,8 @@ inline constexpr uint32_t kAbiVersion = 1;
 
 /// One rectangle of scores: up to tileRows packed rows against keys [keyBegin, keyEnd).
 struct WorkItem {
-  uint32_t firstRow;   ///< first packed row: rowListIndex * group + headInGroup
-  uint32_t rowCount;   ///< packed rows; 0 marks padding, which writes nothing
+  uint32_t firstRow; ///< first packed row: rowListIndex * group + headInGroup
+  uint32_t rowCount; ///< packed rows; 0 marks padding, which writes nothing
   uint32_t kvHead;
   uint32_t sequence;   ///< index of a SequenceRecord
   uint32_t keyBegin;   ///< first key, inclusive
@@ -51,7 +51,7 @@ static_assert(sizeof(SequenceRecord) == 64);
 /// Combines `count` consecutive partial rows' splits into one packed row of the output.
 /// Split k of the row lies at partial row firstPartial + k * stride.
 struct MergeItem {
-  uint32_t row;          ///< packed row, as WorkItem::firstRow
+  uint32_t row; ///< packed row, as WorkItem::firstRow
   uint32_t kvHead;
   uint32_t sequence;
   uint32_t firstPartial; ///< partial row of split 0

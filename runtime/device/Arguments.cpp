@@ -20,9 +20,7 @@ using bundle::ScalarType;
 
 namespace {
 
-bool isPlanBuffer(const Buffer &buffer) {
-  return buffer.role >= BufferRole::ItemOffsets;
-}
+bool isPlanBuffer(const Buffer &buffer) { return buffer.role >= BufferRole::ItemOffsets; }
 
 bool isBroadcastable(BufferRole role) {
   return role == BufferRole::Bias || role == BufferRole::DenseMask;
@@ -30,11 +28,9 @@ bool isBroadcastable(BufferRole role) {
 
 /// Booleans and bytes are the same thing to a mask.
 bool sameType(const Buffer &buffer, ElementType given) {
-  auto isByte = [](ElementType t) {
-    return t == ElementType::I8 || t == ElementType::Bool;
-  };
-  return buffer.type == given || (buffer.role == BufferRole::DenseMask &&
-                                  isByte(buffer.type) && isByte(given));
+  auto isByte = [](ElementType t) { return t == ElementType::I8 || t == ElementType::Bool; };
+  return buffer.type == given ||
+         (buffer.role == BufferRole::DenseMask && isByte(buffer.type) && isByte(given));
 }
 
 std::string callersArrays(const Program &program) {
@@ -55,46 +51,40 @@ std::string scalarNames(const Program &program) {
 std::string join(const std::vector<int64_t> &extents) {
   std::string text = "(";
   for (size_t i = 0; i < extents.size(); ++i)
-    text +=
-        (i ? ", " : "") + (extents[i] < 0 ? "?" : std::to_string(extents[i]));
+    text += (i ? ", " : "") + (extents[i] < 0 ? "?" : std::to_string(extents[i]));
   return text + ")";
 }
 
 Status checkArray(const Buffer &buffer, const ArrayRef &array) {
   if (!sameType(buffer, array.type))
-    return invalidArgument(
-        "array '{}' has element type {}; the program wants {}", buffer.name,
-        toString(array.type), toString(buffer.type));
-  if (array.shape.size() != buffer.extents.size() ||
-      array.strides.size() != buffer.extents.size())
-    return invalidArgument(
-        "array '{}' has {} extents and {} strides; the program wants "
-        "rank {} with shape {}",
-        buffer.name, array.shape.size(), array.strides.size(),
-        buffer.extents.size(), join(buffer.extents));
+    return invalidArgument("array '{}' has element type {}; the program wants {}", buffer.name,
+                           toString(array.type), toString(buffer.type));
+  if (array.shape.size() != buffer.extents.size() || array.strides.size() != buffer.extents.size())
+    return invalidArgument("array '{}' has {} extents and {} strides; the program wants "
+                           "rank {} with shape {}",
+                           buffer.name, array.shape.size(), array.strides.size(),
+                           buffer.extents.size(), join(buffer.extents));
   bool empty = false;
   for (size_t dim = 0; dim < array.shape.size(); ++dim) {
     int64_t given = array.shape[dim], wanted = buffer.extents[dim];
     empty |= given == 0;
-    bool fits = wanted < 0 ? given >= 0
-                           : given == wanted ||
-                                 (given == 1 && isBroadcastable(buffer.role));
+    bool fits =
+        wanted < 0 ? given >= 0 : given == wanted || (given == 1 && isBroadcastable(buffer.role));
     if (!fits)
-      return invalidArgument("array '{}' has shape {}; the program wants {}",
-                             buffer.name, join(array.shape),
-                             join(buffer.extents));
+      return invalidArgument("array '{}' has shape {}; the program wants {}", buffer.name,
+                             join(array.shape), join(buffer.extents));
   }
   // Kernels take a negative row offset for "no such row".
   for (size_t dim = 0; dim < array.shape.size(); ++dim)
     if (array.strides[dim] < 0 && array.shape[dim] > 1)
-      return invalidArgument("array '{}' has stride {} in dimension {}; 0 and more are allowed; copy "
-                             "the array",
-                             buffer.name, array.strides[dim], dim);
+      return invalidArgument(
+          "array '{}' has stride {} in dimension {}; 0 and more are allowed; copy "
+          "the array",
+          buffer.name, array.strides[dim], dim);
   if (!array.data && !empty)
-    return invalidArgument(
-        "array '{}' with shape {} has a null pointer; memory is "
-        "needed",
-        buffer.name, join(array.shape));
+    return invalidArgument("array '{}' with shape {} has a null pointer; memory is "
+                           "needed",
+                           buffer.name, join(array.shape));
   return {};
 }
 
@@ -108,20 +98,18 @@ void broadcast(const Buffer &buffer, ArrayRef &array) {
 
 Status checkNames(const Program &program, const CallArguments &arguments) {
   for (const auto &[name, array] : arguments.arrays) {
-    bool known = std::any_of(
-        program.buffers.begin(), program.buffers.end(),
-        [&](const Buffer &b) { return b.name == name && !isPlanBuffer(b); });
+    bool known = std::any_of(program.buffers.begin(), program.buffers.end(),
+                             [&](const Buffer &b) { return b.name == name && !isPlanBuffer(b); });
     if (!known)
-      return invalidArgument("there is no array '{}'; the program takes {}",
-                             name, callersArrays(program));
+      return invalidArgument("there is no array '{}'; the program takes {}", name,
+                             callersArrays(program));
   }
   return {};
 }
 
 double readNumber(const ArrayRef &array, int64_t index) {
   const auto *base = static_cast<const uint8_t *>(array.data);
-  const uint8_t *at =
-      base + index * array.strides[0] * int64_t{bytesOf(array.type)};
+  const uint8_t *at = base + index * array.strides[0] * int64_t{bytesOf(array.type)};
   uint16_t half;
   float single;
   switch (array.type) {
@@ -159,28 +147,26 @@ double roundUp(double value) { return std::ceil(value); }
 void addPerHead(const ArrayRef &array, int64_t &low, int64_t &high) {
   for (int64_t head = 0; head < array.shape[0]; ++head) {
     bool isInteger = array.type >= ElementType::I8;
-    int64_t down = isInteger ? readInteger(array, head)
-                             : toBound(readNumber(array, head), roundDown);
+    int64_t down =
+        isInteger ? readInteger(array, head) : toBound(readNumber(array, head), roundDown);
     int64_t up = isInteger ? down : toBound(readNumber(array, head), roundUp);
     low = head == 0 ? down : std::min(low, down);
     high = head == 0 ? up : std::max(high, up);
   }
 }
 
-Status resolveOne(const Scalar &scalar, const CallArguments &arguments,
-                  const ArrayRef *perHead, ScalarTable &table) {
+Status resolveOne(const Scalar &scalar, const CallArguments &arguments, const ArrayRef *perHead,
+                  ScalarTable &table) {
   int64_t integer = scalar.intDefault;
   double number = scalar.floatDefault;
   bool wantsInteger = scalar.type == ScalarType::I64;
-  if (auto given = arguments.scalars.find(scalar.name);
-      given != arguments.scalars.end()) {
+  if (auto given = arguments.scalars.find(scalar.name); given != arguments.scalars.end()) {
     const int64_t *asInteger = std::get_if<int64_t>(&given->second);
     if (wantsInteger && !asInteger)
-      return invalidArgument("scalar '{}' is {}; the program wants an integer",
-                             scalar.name, std::get<double>(given->second));
+      return invalidArgument("scalar '{}' is {}; the program wants an integer", scalar.name,
+                             std::get<double>(given->second));
     integer = asInteger ? *asInteger : 0;
-    number = asInteger ? static_cast<double>(*asInteger)
-                       : std::get<double>(given->second);
+    number = asInteger ? static_cast<double>(*asInteger) : std::get<double>(given->second);
   }
   auto single = static_cast<float>(number);
   table.slots.push_back(wantsInteger ? std::bit_cast<uint64_t>(integer)
@@ -197,8 +183,7 @@ Status resolveOne(const Scalar &scalar, const CallArguments &arguments,
 
 } // namespace
 
-ArrayRef ArrayRef::contiguous(void *data, ElementType type,
-                              std::vector<int64_t> shape) {
+ArrayRef ArrayRef::contiguous(void *data, ElementType type, std::vector<int64_t> shape) {
   std::vector<int64_t> strides(shape.size());
   int64_t stride = 1;
   for (size_t dim = shape.size(); dim-- > 0;) {
@@ -208,8 +193,7 @@ ArrayRef ArrayRef::contiguous(void *data, ElementType type,
   return {data, type, std::move(shape), std::move(strides)};
 }
 
-StatusOr<BoundArrays> matchArrays(const Program &program,
-                                  const CallArguments &arguments) {
+StatusOr<BoundArrays> matchArrays(const Program &program, const CallArguments &arguments) {
   LLMOPT_RETURN_IF_ERROR(checkNames(program, arguments));
   BoundArrays bound(program.buffers.size());
   for (size_t i = 0; i < program.buffers.size(); ++i) {
@@ -220,9 +204,8 @@ StatusOr<BoundArrays> matchArrays(const Program &program,
     if (given == arguments.arrays.end()) {
       if (buffer.nullable)
         continue;
-      return invalidArgument("array '{}' ({}) is missing; the program takes {}",
-                             buffer.name, toString(buffer.role),
-                             callersArrays(program));
+      return invalidArgument("array '{}' ({}) is missing; the program takes {}", buffer.name,
+                             toString(buffer.role), callersArrays(program));
     }
     LLMOPT_RETURN_IF_ERROR(checkArray(buffer, given->second));
     bound[i] = given->second;
@@ -232,15 +215,14 @@ StatusOr<BoundArrays> matchArrays(const Program &program,
   return bound;
 }
 
-StatusOr<ScalarTable> resolveScalars(const Program &program,
-                                     const CallArguments &arguments,
+StatusOr<ScalarTable> resolveScalars(const Program &program, const CallArguments &arguments,
                                      const BoundArrays &arrays) {
   for (const auto &[name, value] : arguments.scalars) {
     bool known = std::any_of(program.scalars.begin(), program.scalars.end(),
                              [&](const Scalar &s) { return s.name == name; });
     if (!known)
-      return invalidArgument("there is no scalar '{}'; the program takes {}",
-                             name, scalarNames(program));
+      return invalidArgument("there is no scalar '{}'; the program takes {}", name,
+                             scalarNames(program));
   }
   ScalarTable table;
   for (const Scalar &scalar : program.scalars) {
@@ -252,8 +234,7 @@ StatusOr<ScalarTable> resolveScalars(const Program &program,
   return table;
 }
 
-const ArrayRef *arrayOf(const Program &program, const BoundArrays &arrays,
-                        BufferRole role) {
+const ArrayRef *arrayOf(const Program &program, const BoundArrays &arrays, BufferRole role) {
   for (size_t i = 0; i < program.buffers.size(); ++i)
     if (program.buffers[i].role == role && arrays[i])
       return &*arrays[i];
@@ -326,8 +307,7 @@ std::string_view toString(BufferRole role) {
 
 int64_t readInteger(const ArrayRef &array, int64_t index) {
   const auto *base = static_cast<const uint8_t *>(array.data);
-  const uint8_t *at =
-      base + index * array.strides[0] * int64_t{bytesOf(array.type)};
+  const uint8_t *at = base + index * array.strides[0] * int64_t{bytesOf(array.type)};
   auto read = [&](auto value) {
     std::memcpy(&value, at, sizeof(value));
     return static_cast<int64_t>(value);

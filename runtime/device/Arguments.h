@@ -26,8 +26,7 @@ struct ArrayRef {
   std::vector<int64_t> shape, strides;
 
   /// Rows one after the other.
-  static ArrayRef contiguous(void *data, bundle::ElementType type,
-                             std::vector<int64_t> shape);
+  static ArrayRef contiguous(void *data, bundle::ElementType type, std::vector<int64_t> shape);
 };
 
 using ScalarValue = std::variant<int64_t, double>;
@@ -45,8 +44,7 @@ using BoundArrays = std::vector<std::optional<ArrayRef>>;
 /// Matches arrays to buffers by name and checks rank, element type, static
 /// extents and that extents which mean the same thing (batch, tokens, heads,
 /// ...) agree. A dimension of a bias or mask that has extent 1 gets stride 0.
-StatusOr<BoundArrays> matchArrays(const bundle::Program &program,
-                                  const CallArguments &arguments);
+StatusOr<BoundArrays> matchArrays(const bundle::Program &program, const CallArguments &arguments);
 
 /// The scalars as kernels read them (8 bytes each) and as mask bounds read
 /// them.
@@ -55,13 +53,12 @@ struct ScalarTable {
   ScalarValues values;
 };
 
-StatusOr<ScalarTable> resolveScalars(const bundle::Program &program,
-                                     const CallArguments &arguments,
+StatusOr<ScalarTable> resolveScalars(const bundle::Program &program, const CallArguments &arguments,
                                      const BoundArrays &arrays);
 
 /// Index of the only buffer with a role, if its array is present.
-const ArrayRef *arrayOf(const bundle::Program &program,
-                        const BoundArrays &arrays, bundle::BufferRole role);
+const ArrayRef *arrayOf(const bundle::Program &program, const BoundArrays &arrays,
+                        bundle::BufferRole role);
 
 /// "f32", and its size.
 std::string_view toString(bundle::ElementType type);

@@ -22,9 +22,7 @@ struct Call {
   const Program &program;
   const BoundArrays &arrays;
 
-  const ArrayRef *get(BufferRole role) const {
-    return arrayOf(program, arrays, role);
-  }
+  const ArrayRef *get(BufferRole role) const { return arrayOf(program, arrays, role); }
   const std::string &name(BufferRole role) const {
     for (const bundle::Buffer &buffer : program.buffers)
       if (buffer.role == role)
@@ -43,23 +41,20 @@ Status checkOffsets(const Call &call, BufferRole role, int64_t limit) {
   for (int64_t i = 0; i < offsets.shape[0]; ++i) {
     int64_t offset = readInteger(offsets, i);
     if (offset < before)
-      return invalidArgument(
-          "array '{}' has {} after {} at entry {}; offsets must "
-          "ascend from 0",
-          call.name(role), offset, before, i);
+      return invalidArgument("array '{}' has {} after {} at entry {}; offsets must "
+                             "ascend from 0",
+                             call.name(role), offset, before, i);
     before = offset;
   }
   if (before > limit)
-    return invalidArgument(
-        "array '{}' ends at {}; the array that it divides has {} "
-        "entries",
-        call.name(role), before, limit);
+    return invalidArgument("array '{}' ends at {}; the array that it divides has {} "
+                           "entries",
+                           call.name(role), before, limit);
   return {};
 }
 
 int64_t batchSize(const Call &call) {
-  if (std::optional<int64_t> batch =
-          extentOf(call.program, call.arrays, Dimension::Batch))
+  if (std::optional<int64_t> batch = extentOf(call.program, call.arrays, Dimension::Batch))
     return *batch;
   // Ragged queries without offsets: one query for each sequence.
   return call.extent(Dimension::QueryToken);
@@ -73,11 +68,9 @@ Status addQueries(const Call &call, BatchShape &batch) {
     int64_t tokens = call.extent(Dimension::QueryToken);
     LLMOPT_RETURN_IF_ERROR(checkOffsets(call, BufferRole::CuSeqlensQ, tokens));
   } else if (ragged && call.extent(Dimension::QueryToken) != count) {
-    return invalidArgument(
-        "array '{}' has {} query tokens for {} sequences; without "
-        "query offsets one for each is allowed",
-        call.name(BufferRole::Query), call.extent(Dimension::QueryToken),
-        count);
+    return invalidArgument("array '{}' has {} query tokens for {} sequences; without "
+                           "query offsets one for each is allowed",
+                           call.name(BufferRole::Query), call.extent(Dimension::QueryToken), count);
   }
   for (int64_t s = 0; s < count; ++s) {
     SequenceShape &sequence = batch.sequences[s];
@@ -103,21 +96,18 @@ Status addKeys(const Call &call, BatchShape &batch) {
     return {};
   }
   // Self-attention over ragged tokens may share the offsets of the queries.
-  BufferRole role = call.get(BufferRole::CuSeqlensKv) ? BufferRole::CuSeqlensKv
-                                                      : BufferRole::CuSeqlensQ;
+  BufferRole role =
+      call.get(BufferRole::CuSeqlensKv) ? BufferRole::CuSeqlensKv : BufferRole::CuSeqlensQ;
   const ArrayRef *offsets = call.get(role);
   if (!offsets)
-    return invalidArgument(
-        "program '{}' has ragged keys and was given no offsets; an "
-        "array of key offsets is needed",
-        call.program.name);
-  LLMOPT_RETURN_IF_ERROR(
-      checkOffsets(call, role, call.extent(Dimension::KeyToken)));
+    return invalidArgument("program '{}' has ragged keys and was given no offsets; an "
+                           "array of key offsets is needed",
+                           call.program.name);
+  LLMOPT_RETURN_IF_ERROR(checkOffsets(call, role, call.extent(Dimension::KeyToken)));
   for (size_t s = 0; s < batch.sequences.size(); ++s) {
     auto index = static_cast<int64_t>(s);
     batch.sequences[s].keyBase = readInteger(*offsets, index);
-    batch.sequences[s].keyLen =
-        readInteger(*offsets, index + 1) - batch.sequences[s].keyBase;
+    batch.sequences[s].keyLen = readInteger(*offsets, index + 1) - batch.sequences[s].keyBase;
   }
   return {};
 }
@@ -127,19 +117,17 @@ Status applyKeyLengths(const Call &call, BatchShape &batch) {
   const ArrayRef *lengths = call.get(BufferRole::KvLen);
   bool paged = call.program.facts.kvForm == KvForm::Paged;
   if (!lengths && paged)
-    return invalidArgument(
-        "program '{}' reads pages and was given no key lengths; an "
-        "array of key lengths is needed",
-        call.program.name);
+    return invalidArgument("program '{}' reads pages and was given no key lengths; an "
+                           "array of key lengths is needed",
+                           call.program.name);
   for (size_t s = 0; lengths && s < batch.sequences.size(); ++s) {
     SequenceShape &sequence = batch.sequences[s];
     int64_t length = readInteger(*lengths, static_cast<int64_t>(s));
     if (length < 0 || (!paged && length > sequence.keyLen))
-      return invalidArgument(
-          "array '{}' gives sequence {} a length of {}; 0 to {} keys "
-          "are there",
-          call.name(BufferRole::KvLen), s, length,
-          paged ? std::numeric_limits<int32_t>::max() : sequence.keyLen);
+      return invalidArgument("array '{}' gives sequence {} a length of {}; 0 to {} keys "
+                             "are there",
+                             call.name(BufferRole::KvLen), s, length,
+                             paged ? std::numeric_limits<int32_t>::max() : sequence.keyLen);
     sequence.keyLen = length;
   }
   return {};
@@ -148,35 +136,29 @@ Status applyKeyLengths(const Call &call, BatchShape &batch) {
 Status addTable(const Call &call, BatchShape &batch) {
   const ArrayRef *table = call.get(BufferRole::BlockTable);
   if (!table)
-    return invalidArgument(
-        "program '{}' reads pages and was given no page table",
-        call.program.name);
+    return invalidArgument("program '{}' reads pages and was given no page table",
+                           call.program.name);
   if (table->shape.back() > 1 && table->strides.back() != 1)
-    return invalidArgument(
-        "array '{}' has stride {} between pages; 1 is allowed; make "
-        "it contiguous",
-        call.name(BufferRole::BlockTable), table->strides.back());
+    return invalidArgument("array '{}' has stride {} between pages; 1 is allowed; make "
+                           "it contiguous",
+                           call.name(BufferRole::BlockTable), table->strides.back());
   std::vector<int64_t> columns;
   if (call.program.facts.tableForm == TableForm::Indptr) {
     const ArrayRef *offsets = call.get(BufferRole::TableIndptr);
     if (!offsets)
-      return invalidArgument(
-          "program '{}' reads a flat page table and was given no "
-          "offsets into it",
-          call.program.name);
-    LLMOPT_RETURN_IF_ERROR(
-        checkOffsets(call, BufferRole::TableIndptr, table->shape[0]));
+      return invalidArgument("program '{}' reads a flat page table and was given no "
+                             "offsets into it",
+                             call.program.name);
+    LLMOPT_RETURN_IF_ERROR(checkOffsets(call, BufferRole::TableIndptr, table->shape[0]));
     for (size_t s = 0; s < batch.sequences.size(); ++s) {
       auto index = static_cast<int64_t>(s);
       batch.sequences[s].tableBase = readInteger(*offsets, index);
-      columns.push_back(readInteger(*offsets, index + 1) -
-                        batch.sequences[s].tableBase);
+      columns.push_back(readInteger(*offsets, index + 1) - batch.sequences[s].tableBase);
     }
   } else {
     columns.assign(batch.sequences.size(), table->shape[1]);
     for (size_t s = 0; s < batch.sequences.size(); ++s)
-      batch.sequences[s].tableBase =
-          static_cast<int64_t>(s) * table->strides[0];
+      batch.sequences[s].tableBase = static_cast<int64_t>(s) * table->strides[0];
   }
   return checkTable(batch, call.program.facts.pageSize, columns);
 }
@@ -192,17 +174,15 @@ Status checkMasks(const Call &call, const BatchShape &batch) {
                              call.program.facts.queryHeads, queries, keys};
   for (size_t i = 0; i < call.program.buffers.size(); ++i) {
     const bundle::Buffer &buffer = call.program.buffers[i];
-    bool mask =
-        buffer.role == BufferRole::Bias || buffer.role == BufferRole::DenseMask;
+    bool mask = buffer.role == BufferRole::Bias || buffer.role == BufferRole::DenseMask;
     if (!mask || !call.arrays[i] || call.arrays[i]->shape.size() != 4)
       continue;
     for (size_t dim = 0; dim < 4; ++dim) {
       int64_t extent = call.arrays[i]->shape[dim];
       if (extent != 1 && extent < needed[dim])
-        return invalidArgument(
-            "array '{}' has extent {} in dimension {}; the batch "
-            "needs {}, or 1 to use it for all",
-            buffer.name, extent, dim, needed[dim]);
+        return invalidArgument("array '{}' has extent {} in dimension {}; the batch "
+                               "needs {}, or 1 to use it for all",
+                               buffer.name, extent, dim, needed[dim]);
     }
   }
   return {};
@@ -210,8 +190,7 @@ Status checkMasks(const Call &call, const BatchShape &batch) {
 
 } // namespace
 
-StatusOr<BatchShape> buildBatch(const Program &program,
-                                const BoundArrays &arrays) {
+StatusOr<BatchShape> buildBatch(const Program &program, const BoundArrays &arrays) {
   Call call{program, arrays};
   BatchShape batch;
   batch.sequences.resize(static_cast<size_t>(batchSize(call)));
@@ -235,23 +214,21 @@ Status checkSlotMapping(const Program &program, const BoundArrays &arrays) {
   for (int64_t token = 0; token < slots->shape[0]; ++token) {
     int64_t slot = readInteger(*slots, token);
     if (slot < -1 || slot / program.facts.pageSize >= *pages)
-      return invalidArgument(
-          "array '{}' sends token {} to slot {}; the pool has {} "
-          "pages of {} slots, and -1 skips a token",
-          call.name(BufferRole::SlotMapping), token, slot, *pages,
-          program.facts.pageSize);
+      return invalidArgument("array '{}' sends token {} to slot {}; the pool has {} "
+                             "pages of {} slots, and -1 skips a token",
+                             call.name(BufferRole::SlotMapping), token, slot, *pages,
+                             program.facts.pageSize);
   }
   return {};
 }
 
-Status checkPages(const Program &program, const BoundArrays &arrays,
-                  const BatchShape &batch, const ScalarValues &scalars) {
+Status checkPages(const Program &program, const BoundArrays &arrays, const BatchShape &batch,
+                  const ScalarValues &scalars) {
   Call call{program, arrays};
   const ArrayRef *table = call.get(BufferRole::BlockTable);
   if (!table || program.facts.kvForm != KvForm::Paged)
     return {};
-  int64_t pages = call.extent(Dimension::Page),
-          pageSize = program.facts.pageSize;
+  int64_t pages = call.extent(Dimension::Page), pageSize = program.facts.pageSize;
   ArrayRef flat{table->data, table->type, {}, {1}};
   for (size_t s = 0; s < batch.sequences.size(); ++s) {
     const SequenceShape &sequence = batch.sequences[s];
@@ -259,23 +236,20 @@ Status checkPages(const Program &program, const BoundArrays &arrays,
     if (sequence.queryLen > 0)
       visible = bundle::evaluate(
           program.facts.may, {.queryLo = positionOf(program.facts, sequence, 0),
-                              .queryHi = positionOf(program.facts, sequence,
-                                                    sequence.queryLen - 1),
+                              .queryHi = positionOf(program.facts, sequence, sequence.queryLen - 1),
                               .queryLen = sequence.queryLen,
                               .keyLen = sequence.keyLen,
                               .scalars = scalars.values,
                               .perHeadMin = scalars.perHeadMin,
                               .perHeadMax = scalars.perHeadMax});
-    for (int64_t page = 0; page < bundle::pagesFor(sequence.keyLen, pageSize);
-         ++page) {
+    for (int64_t page = 0; page < bundle::pagesFor(sequence.keyLen, pageSize); ++page) {
       int64_t id = readInteger(flat, sequence.tableBase + page);
       bool seen = visible.intersects(page * pageSize, (page + 1) * pageSize);
       if (id < (seen ? 0 : -1) || id >= pages)
-        return invalidArgument(
-            "array '{}' gives page {} of sequence {} the id {}; the "
-            "pool has {} pages{}",
-            call.name(BufferRole::BlockTable), page, s, id, pages,
-            seen ? ", and a query may see this one" : "");
+        return invalidArgument("array '{}' gives page {} of sequence {} the id {}; the "
+                               "pool has {} pages{}",
+                               call.name(BufferRole::BlockTable), page, s, id, pages,
+                               seen ? ", and a query may see this one" : "");
     }
   }
   return {};

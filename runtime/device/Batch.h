@@ -9,12 +9,10 @@ namespace llmopt::runtime {
 /// The sequences of a call. Refuses offsets that do not ascend or leave their
 /// array, lengths beyond the keys or the page table, and masks too small for
 /// the batch.
-StatusOr<BatchShape> buildBatch(const bundle::Program &program,
-                                const BoundArrays &arrays);
+StatusOr<BatchShape> buildBatch(const bundle::Program &program, const BoundArrays &arrays);
 
 /// Slots to append to must be -1 (skipped) or lie in the pool.
-Status checkSlotMapping(const bundle::Program &program,
-                        const BoundArrays &arrays);
+Status checkSlotMapping(const bundle::Program &program, const BoundArrays &arrays);
 
 /// Pages that hold a key which some query may see must lie in the pool; others
 /// may also be -1. Reads the whole table.

@@ -16,8 +16,7 @@ namespace {
 using Dimensions = std::vector<Dimension>;
 
 /// (batch, length, ...) or (tokens, ...): the rank tells which.
-Dimensions sequenceDimensions(size_t rank, Dimension length, Dimension tokens,
-                              Dimensions rest) {
+Dimensions sequenceDimensions(size_t rank, Dimension length, Dimension tokens, Dimensions rest) {
   Dimensions all;
   if (rank == rest.size() + 2)
     all = {Dimension::Batch, length};
@@ -29,8 +28,7 @@ Dimensions sequenceDimensions(size_t rank, Dimension length, Dimension tokens,
   return all;
 }
 
-Dimensions poolDimensions(const Program &program, size_t rank,
-                          Dimension width) {
+Dimensions poolDimensions(const Program &program, size_t rank, Dimension width) {
   Dimensions all = {Dimension::Page};
   if (program.facts.interleaved && rank == 5)
     all.push_back(Dimension::Any);
@@ -42,22 +40,10 @@ Dimensions poolDimensions(const Program &program, size_t rank,
 }
 
 std::string_view nameOf(Dimension dimension) {
-  constexpr std::array<std::string_view, static_cast<size_t>(Dimension::Count)>
-      names = {"",
-               "batch",
-               "batch plus one",
-               "queries",
-               "query tokens",
-               "heads",
-               "keys",
-               "key tokens",
-               "key/value heads",
-               "d_qk",
-               "d_v",
-               "pages",
-               "page size",
-               "appended tokens",
-               "partials to merge"};
+  constexpr std::array<std::string_view, static_cast<size_t>(Dimension::Count)> names = {
+      "",      "batch", "batch plus one", "queries",         "query tokens",
+      "heads", "keys",  "key tokens",     "key/value heads", "d_qk",
+      "d_v",   "pages", "page size",      "appended tokens", "partials to merge"};
   return names[static_cast<size_t>(dimension)];
 }
 
@@ -86,15 +72,14 @@ Claims claimsOfFacts(const Program &program) {
   return claims;
 }
 
-Status checkExtent(Claims &claims, Dimension dimension, const Buffer &buffer,
-                   size_t dim, int64_t extent) {
+Status checkExtent(Claims &claims, Dimension dimension, const Buffer &buffer, size_t dim,
+                   int64_t extent) {
   // B + 1 offsets and B sequences are the same claim.
   bool offsets = dimension == Dimension::BatchPlusOne;
   if (offsets && extent == 0)
-    return invalidArgument(
-        "array '{}' has no entry; an offset for each sequence and one "
-        "more are needed",
-        buffer.name);
+    return invalidArgument("array '{}' has no entry; an offset for each sequence and one "
+                           "more are needed",
+                           buffer.name);
   Claim &claim = claimOf(claims, offsets ? Dimension::Batch : dimension);
   int64_t value = offsets ? extent - 1 : extent;
   if (claim.source.empty()) {
@@ -103,10 +88,9 @@ Status checkExtent(Claims &claims, Dimension dimension, const Buffer &buffer,
   }
   if (claim.value == value)
     return {};
-  return invalidArgument(
-      "array '{}' has extent {} in dimension {} ({}); {} asks for {}",
-      buffer.name, extent, dim, nameOf(dimension), claim.source,
-      offsets ? claim.value + 1 : claim.value);
+  return invalidArgument("array '{}' has extent {} in dimension {} ({}); {} asks for {}",
+                         buffer.name, extent, dim, nameOf(dimension), claim.source,
+                         offsets ? claim.value + 1 : claim.value);
 }
 
 } // namespace
@@ -116,11 +100,9 @@ Dimensions dimensionsOf(const Program &program, const Buffer &buffer) {
   size_t rank = buffer.extents.size();
   switch (buffer.role) {
   case BufferRole::Query:
-    return sequenceDimensions(rank, D::Query, D::QueryToken,
-                              {D::QueryHead, D::DQk});
+    return sequenceDimensions(rank, D::Query, D::QueryToken, {D::QueryHead, D::DQk});
   case BufferRole::Output:
-    return sequenceDimensions(rank, D::Query, D::QueryToken,
-                              {D::QueryHead, D::DV});
+    return sequenceDimensions(rank, D::Query, D::QueryToken, {D::QueryHead, D::DV});
   case BufferRole::Lse:
     return sequenceDimensions(rank, D::Query, D::QueryToken, {D::QueryHead});
   case BufferRole::Key:
@@ -170,14 +152,13 @@ Status checkDimensions(const Program &program, const BoundArrays &arrays) {
       continue; // a form of its own, which only its kernels understand
     for (size_t dim = 0; dim < dimensions.size(); ++dim)
       if (dimensions[dim] != Dimension::Any)
-        LLMOPT_RETURN_IF_ERROR(checkExtent(claims, dimensions[dim], buffer, dim,
-                                           arrays[i]->shape[dim]));
+        LLMOPT_RETURN_IF_ERROR(
+            checkExtent(claims, dimensions[dim], buffer, dim, arrays[i]->shape[dim]));
   }
   return {};
 }
 
-std::optional<int64_t> extentOf(const Program &program,
-                                const BoundArrays &arrays,
+std::optional<int64_t> extentOf(const Program &program, const BoundArrays &arrays,
                                 Dimension dimension) {
   for (size_t i = 0; i < program.buffers.size(); ++i) {
     if (!arrays[i])
@@ -188,8 +169,7 @@ std::optional<int64_t> extentOf(const Program &program,
     for (size_t dim = 0; dim < dimensions.size(); ++dim) {
       if (dimensions[dim] == dimension)
         return arrays[i]->shape[dim];
-      if (dimension == Dimension::Batch &&
-          dimensions[dim] == Dimension::BatchPlusOne)
+      if (dimension == Dimension::Batch && dimensions[dim] == Dimension::BatchPlusOne)
         return arrays[i]->shape[dim] - 1;
     }
   }

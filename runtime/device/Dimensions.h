@@ -27,15 +27,13 @@ enum class Dimension : uint8_t {
 };
 
 /// Meanings of a buffer's dimensions; empty when its role or rank says nothing.
-std::vector<Dimension> dimensionsOf(const bundle::Program &program,
-                                    const bundle::Buffer &buffer);
+std::vector<Dimension> dimensionsOf(const bundle::Program &program, const bundle::Buffer &buffer);
 
 /// Checks all arrays against each other and the program's facts.
-Status checkDimensions(const bundle::Program &program,
-                       const BoundArrays &arrays);
+Status checkDimensions(const bundle::Program &program, const BoundArrays &arrays);
 
 /// Extent that some array gives a dimension.
-std::optional<int64_t> extentOf(const bundle::Program &program,
-                                const BoundArrays &arrays, Dimension dimension);
+std::optional<int64_t> extentOf(const bundle::Program &program, const BoundArrays &arrays,
+                                Dimension dimension);
 
 } // namespace llmopt::runtime

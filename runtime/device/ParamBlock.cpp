@@ -37,14 +37,12 @@ uint64_t slotOfPlan(const Slot &slot, const PlanBuffers::Entry &entry) {
 
 } // namespace
 
-AlignedBuffer makeParamBlock(const bundle::Program &program,
-                             const BoundArrays &arrays,
+AlignedBuffer makeParamBlock(const bundle::Program &program, const BoundArrays &arrays,
                              const PlanBuffers &plan) {
   size_t count = program.slots.size();
   AlignedBuffer block(sizeof(bundle::ParamHeader) + count * sizeof(uint64_t));
-  bundle::ParamHeader header{.abiVersion = bundle::kAbiVersion,
-                             .slots = static_cast<uint32_t>(count),
-                             .reserved = {}};
+  bundle::ParamHeader header{
+      .abiVersion = bundle::kAbiVersion, .slots = static_cast<uint32_t>(count), .reserved = {}};
   std::memcpy(block.data(), &header, sizeof(header));
   for (size_t i = 0; i < count; ++i) {
     const Slot &slot = program.slots[i];
@@ -54,8 +52,7 @@ AlignedBuffer makeParamBlock(const bundle::Program &program,
       value = slotOfPlan(slot, plan[role]);
     else if (const std::optional<ArrayRef> &array = arrays[slot.buffer])
       value = slotOfArray(slot, *array);
-    std::memcpy(block.data() + sizeof(header) + i * sizeof(value), &value,
-                sizeof(value));
+    std::memcpy(block.data() + sizeof(header) + i * sizeof(value), &value, sizeof(value));
   }
   return block;
 }

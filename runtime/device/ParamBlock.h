@@ -20,20 +20,16 @@ public:
   };
 
   Entry &operator[](bundle::BufferRole role) { return entries[indexOf(role)]; }
-  const Entry &operator[](bundle::BufferRole role) const {
-    return entries[indexOf(role)];
-  }
+  const Entry &operator[](bundle::BufferRole role) const { return entries[indexOf(role)]; }
 
-  template <typename T>
-  void set(bundle::BufferRole role, std::span<const T> rows) {
+  template <typename T> void set(bundle::BufferRole role, std::span<const T> rows) {
     (*this)[role] = {rows.data(), static_cast<int64_t>(rows.size()), 1};
   }
 
 private:
   static constexpr auto kFirst = bundle::BufferRole::ItemOffsets;
   static constexpr size_t kCount =
-      static_cast<size_t>(bundle::BufferRole::Counters) -
-      static_cast<size_t>(kFirst) + 1;
+      static_cast<size_t>(bundle::BufferRole::Counters) - static_cast<size_t>(kFirst) + 1;
   static size_t indexOf(bundle::BufferRole role) {
     return static_cast<size_t>(role) - static_cast<size_t>(kFirst);
   }
@@ -42,8 +38,7 @@ private:
 };
 
 /// May throw bad_alloc.
-AlignedBuffer makeParamBlock(const bundle::Program &program,
-                             const BoundArrays &arrays,
+AlignedBuffer makeParamBlock(const bundle::Program &program, const BoundArrays &arrays,
                              const PlanBuffers &plan);
 
 } // namespace llmopt::runtime

@@ -12,14 +12,11 @@ namespace {
 /// Items of at least this share of the mean load are placed one by one.
 constexpr double kLongShare = 1.0 / 16;
 
-using Load =
-    std::pair<double, uint32_t>; // (load, worker): ties go to the first worker
+using Load = std::pair<double, uint32_t>; // (load, worker): ties go to the first worker
 
 /// Longest first, each to the least loaded worker.
-void placeLongItems(std::span<const double> costs,
-                    std::vector<uint32_t> &longItems,
-                    std::vector<double> &loads,
-                    std::vector<uint32_t> &workerOf) {
+void placeLongItems(std::span<const double> costs, std::vector<uint32_t> &longItems,
+                    std::vector<double> &loads, std::vector<uint32_t> &workerOf) {
   std::sort(longItems.begin(), longItems.end(), [&](uint32_t a, uint32_t b) {
     return costs[a] != costs[b] ? costs[a] > costs[b] : a < b;
   });
@@ -36,16 +33,13 @@ void placeLongItems(std::span<const double> costs,
 }
 
 /// Walks the short items and the workers' free capacities side by side.
-void fillWithShortItems(std::span<const double> costs,
-                        std::span<const uint32_t> shortItems,
-                        std::span<const double> loads,
-                        std::vector<uint32_t> &workerOf) {
+void fillWithShortItems(std::span<const double> costs, std::span<const uint32_t> shortItems,
+                        std::span<const double> loads, std::vector<uint32_t> &workerOf) {
   double shortTotal = 0;
   for (uint32_t item : shortItems)
     shortTotal += costs[item];
-  double mean =
-      (std::accumulate(loads.begin(), loads.end(), 0.0) + shortTotal) /
-      static_cast<double>(loads.size());
+  double mean = (std::accumulate(loads.begin(), loads.end(), 0.0) + shortTotal) /
+                static_cast<double>(loads.size());
   double capacity = 0;
   for (double load : loads)
     capacity += std::max(0.0, mean - load);
@@ -65,8 +59,7 @@ void fillWithShortItems(std::span<const double> costs,
 
 } // namespace
 
-std::vector<uint32_t> assignItems(std::span<const double> costs,
-                                  uint32_t workers) {
+std::vector<uint32_t> assignItems(std::span<const double> costs, uint32_t workers) {
   std::vector<uint32_t> workerOf(costs.size(), 0);
   if (workers <= 1)
     return workerOf;

@@ -70,8 +70,7 @@ struct AttendPlan {
 /// Everything that the kernels of one batch read, and what they need for it.
 struct Plan {
   uint32_t workers = 1;
-  std::vector<AttendPlan>
-      attends; ///< one for each Attend kernel, in program order
+  std::vector<AttendPlan> attends; ///< one for each Attend kernel, in program order
   std::vector<bundle::RowEntry> rows;
   std::vector<bundle::SequenceRecord> sequences;
   std::vector<uint32_t> mergeOffsets; ///< workers + 1

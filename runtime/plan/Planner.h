@@ -20,23 +20,20 @@ namespace llmopt::runtime {
 
 /// `program` must be valid (bundle::validate) and have an Attend kernel.
 StatusOr<Plan> makePlan(const bundle::Program &program, const BatchShape &batch,
-                        const ScalarValues &scalars,
-                        const PlanOptions &options);
+                        const ScalarValues &scalars, const PlanOptions &options);
 
 /// Position among the keys of query `query` of a sequence.
-int64_t positionOf(const bundle::AttentionFacts &facts,
-                   const SequenceShape &sequence, int64_t query);
+int64_t positionOf(const bundle::AttentionFacts &facts, const SequenceShape &sequence,
+                   int64_t query);
 
 /// Most partial rows that `makePlan` asks for with any batch within the
 /// capacities.
-uint64_t workspaceBound(const bundle::Program &program,
-                        const PlanOptions &options,
+uint64_t workspaceBound(const bundle::Program &program, const PlanOptions &options,
                         const PlanCapacities &capacities);
 
 /// Refuses a sequence that is longer than its part of the page table can hold:
 /// the kernel would read past it. `columns` has one entry for each sequence, or
 /// one for all.
-Status checkTable(const BatchShape &batch, uint32_t pageSize,
-                  std::span<const int64_t> columns);
+Status checkTable(const BatchShape &batch, uint32_t pageSize, std::span<const int64_t> columns);
 
 } // namespace llmopt::runtime

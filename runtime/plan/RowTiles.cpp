@@ -13,15 +13,12 @@ namespace {
 /// Time that an item costs besides its tiles (loading Q, writing O), in tiles.
 constexpr double kItemOverheadTiles = 0.25;
 
-double costPerKey(const Variant &variant) {
-  return variant.costPerTile / variant.tileKeys;
-}
+double costPerKey(const Variant &variant) { return variant.costPerTile / variant.tileKeys; }
 
 uint64_t ceilDiv(uint64_t a, uint64_t b) { return a / b + (a % b != 0); }
 
 /// Sets the key range of a tile from what its rows may see.
-void setKeyRange(RowTile &tile, const KeySet &keys, int64_t keyLen,
-                 int64_t tileKeys) {
+void setKeyRange(RowTile &tile, const KeySet &keys, int64_t keyLen, int64_t tileKeys) {
   std::optional<int64_t> first = keys.firstVisible(0, keyLen);
   if (!first)
     return;
@@ -34,23 +31,19 @@ void setKeyRange(RowTile &tile, const KeySet &keys, int64_t keyLen,
 } // namespace
 
 double RowTile::cost(const Variant &of) const {
-  return (static_cast<double>(visibleTiles) + kItemOverheadTiles) *
-         of.costPerTile;
+  return (static_cast<double>(visibleTiles) + kItemOverheadTiles) * of.costPerTile;
 }
 
-void cutRows(std::span<const Variant> variants, uint64_t rows,
-             std::vector<RowCut> &cuts) {
+void cutRows(std::span<const Variant> variants, uint64_t rows, std::vector<RowCut> &cuts) {
   while (rows > 0) {
     uint32_t best = 0;
     double bestCost = 0;
     for (uint32_t i = 0; i < variants.size(); ++i) {
-      double cost =
-          ceilDiv(rows, variants[i].tileRows) * costPerKey(variants[i]);
+      double cost = ceilDiv(rows, variants[i].tileRows) * costPerKey(variants[i]);
       // At equal cost the larger tile: fewer items, and K and V are read less
       // often.
-      bool better =
-          i == 0 || cost < bestCost ||
-          (cost == bestCost && variants[i].tileRows > variants[best].tileRows);
+      bool better = i == 0 || cost < bestCost ||
+                    (cost == bestCost && variants[i].tileRows > variants[best].tileRows);
       if (better) {
         best = i;
         bestCost = cost;
@@ -73,19 +66,17 @@ KeySet visibleKeys(const PlanContext &context, const SequenceShape &sequence,
   int64_t row = tile.firstRow - firstRowOfSequence;
   int64_t firstQuery = row / context.group;
   int64_t lastQuery = (row + tile.rowCount - 1) / context.group;
-  bundle::BoundInputs inputs{
-      .queryLo = positionOf(context.facts, sequence, firstQuery),
-      .queryHi = positionOf(context.facts, sequence, lastQuery),
-      .queryLen = sequence.queryLen,
-      .keyLen = sequence.keyLen,
-      .scalars = context.scalars.values,
-      .perHeadMin = context.scalars.perHeadMin,
-      .perHeadMax = context.scalars.perHeadMax};
+  bundle::BoundInputs inputs{.queryLo = positionOf(context.facts, sequence, firstQuery),
+                             .queryHi = positionOf(context.facts, sequence, lastQuery),
+                             .queryLen = sequence.queryLen,
+                             .keyLen = sequence.keyLen,
+                             .scalars = context.scalars.values,
+                             .perHeadMin = context.scalars.perHeadMin,
+                             .perHeadMax = context.scalars.perHeadMax};
   return bundle::evaluate(context.facts.may, inputs);
 }
 
-std::vector<RowTile> makeRowTiles(const PlanContext &context,
-                                  const BatchShape &batch) {
+std::vector<RowTile> makeRowTiles(const PlanContext &context, const BatchShape &batch) {
   std::vector<RowTile> tiles;
   std::vector<RowCut> cuts;
   uint32_t firstRow = 0;
@@ -96,13 +87,9 @@ std::vector<RowTile> makeRowTiles(const PlanContext &context,
     cutRows(context.variants, rows, cuts);
     uint32_t row = firstRow;
     for (const RowCut &cut : cuts) {
-      RowTile tile{.sequence = s,
-                   .variant = cut.variant,
-                   .firstRow = row,
-                   .rowCount = cut.rows};
+      RowTile tile{.sequence = s, .variant = cut.variant, .firstRow = row, .rowCount = cut.rows};
       KeySet keys = visibleKeys(context, sequence, firstRow, tile);
-      setKeyRange(tile, keys, sequence.keyLen,
-                  context.variants[cut.variant].tileKeys);
+      setKeyRange(tile, keys, sequence.keyLen, context.variants[cut.variant].tileKeys);
       tiles.push_back(tile);
       row += cut.rows;
     }

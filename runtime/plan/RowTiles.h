@@ -48,18 +48,15 @@ struct RowTile {
 struct RowCut {
   uint32_t variant, rows;
 };
-void cutRows(std::span<const Variant> variants, uint64_t rows,
-             std::vector<RowCut> &cuts);
+void cutRows(std::span<const Variant> variants, uint64_t rows, std::vector<RowCut> &cuts);
 
 /// Keys that some row of the tile may see. `firstRowOfSequence` is the packed
 /// row of the sequence's first query.
-bundle::KeySet visibleKeys(const PlanContext &context,
-                           const SequenceShape &sequence,
+bundle::KeySet visibleKeys(const PlanContext &context, const SequenceShape &sequence,
                            uint32_t firstRowOfSequence, const RowTile &tile);
 
 /// All row tiles of a batch, in order of sequences and rows. The batch must
 /// have been checked for 32-bit overflow.
-std::vector<RowTile> makeRowTiles(const PlanContext &context,
-                                  const BatchShape &batch);
+std::vector<RowTile> makeRowTiles(const PlanContext &context, const BatchShape &batch);
 
 } // namespace llmopt::runtime

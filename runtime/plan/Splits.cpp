@@ -27,14 +27,13 @@ uint32_t piecesFor(const RowTile &tile, double cost, double pieceCost) {
   if (cost <= pieceCost || tile.visibleTiles < 2)
     return 1;
   double pieces = std::ceil(cost / pieceCost);
-  return static_cast<uint32_t>(
-      std::min(pieces, static_cast<double>(tile.visibleTiles)));
+  return static_cast<uint32_t>(std::min(pieces, static_cast<double>(tile.visibleTiles)));
 }
 
 /// Time of the busiest thread if no piece costs more than pieceCost: large
 /// pieces by the longest-processing-time rule, small ones as a fluid.
-double estimateSpan(const PlanContext &context, std::span<const RowTile> tiles,
-                    uint32_t threads, double mean, double pieceCost) {
+double estimateSpan(const PlanContext &context, std::span<const RowTile> tiles, uint32_t threads,
+                    double mean, double pieceCost) {
   std::vector<double> large;
   double total = 0, mergePass = 0;
   for (const RowTile &tile : tiles) {
@@ -65,8 +64,7 @@ double estimateSpan(const PlanContext &context, std::span<const RowTile> tiles,
 }
 
 /// Splits only where the estimate says that the batch ends sooner.
-void decideAuto(const PlanContext &context, uint32_t threads,
-                std::vector<RowTile> &tiles) {
+void decideAuto(const PlanContext &context, uint32_t threads, std::vector<RowTile> &tiles) {
   double total = 0, longest = 0;
   for (const RowTile &tile : tiles) {
     double cost = tile.cost(context.variants[tile.variant]);
@@ -87,13 +85,11 @@ void decideAuto(const PlanContext &context, uint32_t threads,
     }
   }
   for (RowTile &tile : tiles)
-    tile.splits =
-        piecesFor(tile, tile.cost(context.variants[tile.variant]), best);
+    tile.splits = piecesFor(tile, tile.cost(context.variants[tile.variant]), best);
 }
 
 /// The blocks of absolute length that hold a visible key.
-std::vector<KeyRange> visibleBlocks(const RowTile &tile, const KeySet &keys,
-                                    int64_t length) {
+std::vector<KeyRange> visibleBlocks(const RowTile &tile, const KeySet &keys, int64_t length) {
   std::vector<KeyRange> ranges;
   int64_t from = tile.keyBegin;
   while (std::optional<int64_t> first = keys.firstVisible(from, tile.keyEnd)) {
@@ -106,8 +102,7 @@ std::vector<KeyRange> visibleBlocks(const RowTile &tile, const KeySet &keys,
   return ranges;
 }
 
-uint64_t partialRowsWithCap(std::span<const RowTile> tiles, uint32_t kvHeads,
-                            uint32_t cap) {
+uint64_t partialRowsWithCap(std::span<const RowTile> tiles, uint32_t kvHeads, uint32_t cap) {
   uint64_t rows = 0;
   for (const RowTile &tile : tiles)
     if (uint32_t splits = std::min(tile.splits, cap); splits > 1)
@@ -116,8 +111,7 @@ uint64_t partialRowsWithCap(std::span<const RowTile> tiles, uint32_t kvHeads,
 }
 
 /// Lowers the largest split counts until the partials fit.
-Status capSplits(const PlanContext &context, uint64_t maxPartialRows,
-                 std::vector<RowTile> &tiles) {
+Status capSplits(const PlanContext &context, uint64_t maxPartialRows, std::vector<RowTile> &tiles) {
   uint32_t kvHeads = context.facts.kvHeads;
   uint32_t most = 1;
   for (const RowTile &tile : tiles)
@@ -126,11 +120,10 @@ Status capSplits(const PlanContext &context, uint64_t maxPartialRows,
   if (wanted <= maxPartialRows)
     return {};
   if (context.batchInvariant)
-    return makeStatus(
-        StatusCode::ResourceExhausted,
-        "a batch-invariant plan needs {} partial rows; {} are allowed; "
-        "enlarge the workspace or lengthen the splits",
-        wanted, maxPartialRows);
+    return makeStatus(StatusCode::ResourceExhausted,
+                      "a batch-invariant plan needs {} partial rows; {} are allowed; "
+                      "enlarge the workspace or lengthen the splits",
+                      wanted, maxPartialRows);
   uint32_t fits = 1; // without splits there are no partials
   uint32_t tooMany = most;
   while (tooMany - fits > 1) {
@@ -148,8 +141,7 @@ Status capSplits(const PlanContext &context, uint64_t maxPartialRows,
 
 } // namespace
 
-StatusOr<SplitRule> chooseSplitRule(const bundle::AttentionFacts &facts,
-                                    const PlanOptions &options,
+StatusOr<SplitRule> chooseSplitRule(const bundle::AttentionFacts &facts, const PlanOptions &options,
                                     bool batchInvariant) {
   SplitRule rule{.policy = options.splitPolicy, .splits = options.splits};
   rule.splitKeys = options.splitKeys ? options.splitKeys
@@ -164,9 +156,8 @@ StatusOr<SplitRule> chooseSplitRule(const bundle::AttentionFacts &facts,
     }
   }
   if (rule.policy == SplitPolicy::Fixed && batchInvariant)
-    return invalidArgument(
-        "a fixed number of splits is asked of a batch-invariant plan; "
-        "allowed are splits by length or none");
+    return invalidArgument("a fixed number of splits is asked of a batch-invariant plan; "
+                           "allowed are splits by length or none");
   if (rule.policy == SplitPolicy::Fixed && rule.splits == 0)
     return invalidArgument("0 splits are asked for; at least 1 is allowed");
   return rule;
@@ -176,10 +167,8 @@ int64_t splitLength(const SplitRule &rule, int64_t tileKeys) {
   return (int64_t{rule.splitKeys} + tileKeys - 1) / tileKeys * tileKeys;
 }
 
-Status decideSplits(const PlanContext &context, const BatchShape &batch,
-                    const SplitRule &rule, uint32_t threads,
-                    uint64_t maxPartialRows,
-                    std::span<const uint32_t> firstRows,
+Status decideSplits(const PlanContext &context, const BatchShape &batch, const SplitRule &rule,
+                    uint32_t threads, uint64_t maxPartialRows, std::span<const uint32_t> firstRows,
                     std::vector<RowTile> &tiles) {
   if (rule.policy == SplitPolicy::Auto)
     decideAuto(context, threads, tiles);
@@ -187,23 +176,20 @@ Status decideSplits(const PlanContext &context, const BatchShape &batch,
     if (tile.visibleTiles < 2)
       continue;
     if (rule.policy == SplitPolicy::Fixed)
-      tile.splits = static_cast<uint32_t>(
-          std::min<int64_t>(rule.splits, tile.visibleTiles));
+      tile.splits = static_cast<uint32_t>(std::min<int64_t>(rule.splits, tile.visibleTiles));
     if (rule.policy == SplitPolicy::ByLength) {
-      KeySet keys = visibleKeys(context, batch.sequences[tile.sequence],
-                                firstRows[tile.sequence], tile);
-      int64_t length =
-          splitLength(rule, context.variants[tile.variant].tileKeys);
-      tile.splits =
-          static_cast<uint32_t>(visibleBlocks(tile, keys, length).size());
+      KeySet keys =
+          visibleKeys(context, batch.sequences[tile.sequence], firstRows[tile.sequence], tile);
+      int64_t length = splitLength(rule, context.variants[tile.variant].tileKeys);
+      tile.splits = static_cast<uint32_t>(visibleBlocks(tile, keys, length).size());
       tile.splitByLength = true;
     }
   }
   return capSplits(context, maxPartialRows, tiles);
 }
 
-std::vector<KeyRange> splitRanges(const RowTile &tile, const KeySet &keys,
-                                  const SplitRule &rule, int64_t tileKeys) {
+std::vector<KeyRange> splitRanges(const RowTile &tile, const KeySet &keys, const SplitRule &rule,
+                                  int64_t tileKeys) {
   if (tile.splits == 1)
     return {{tile.keyBegin, tile.keyEnd}};
   if (tile.splitByLength)
@@ -213,8 +199,7 @@ std::vector<KeyRange> splitRanges(const RowTile &tile, const KeySet &keys,
   for (uint32_t left = tile.splits; left > 0; --left) {
     int64_t take = (tilesLeft + left - 1) / left;
     int64_t end =
-        left == 1 ? tile.keyEnd
-                  : keys.endOfVisibleTile(begin, tile.keyEnd, tileKeys, take);
+        left == 1 ? tile.keyEnd : keys.endOfVisibleTile(begin, tile.keyEnd, tileKeys, take);
     ranges.push_back({begin, end});
     begin = end;
     tilesLeft -= take;

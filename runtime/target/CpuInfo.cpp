@@ -85,8 +85,7 @@ std::string brandName() {
 
 /// First line of a file below the folder of one processor in sysfs, or "".
 std::string readSysfs(int processor, const std::string &name) {
-  std::ifstream file(
-      fmt::format("/sys/devices/system/cpu/cpu{}/{}", processor, name));
+  std::ifstream file(fmt::format("/sys/devices/system/cpu/cpu{}/{}", processor, name));
   std::string line;
   std::getline(file, line);
   return line;
@@ -95,8 +94,7 @@ std::string readSysfs(int processor, const std::string &name) {
 /// "32K" and "8M" as bytes.
 uint64_t parseSize(const std::string &text) {
   uint64_t value = 0;
-  auto [stop, error] =
-      std::from_chars(text.data(), text.data() + text.size(), value);
+  auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc())
     return 0;
   char unit = stop == text.data() + text.size() ? ' ' : *stop;
@@ -134,8 +132,7 @@ void readTopology(CpuInfo &info) {
     std::string core = readSysfs(processor, "topology/core_id");
     std::string package = readSysfs(processor, "topology/physical_package_id");
     // Without sysfs each processor counts as a core.
-    cores.insert(core.empty() ? std::to_string(processor)
-                              : package + ":" + core);
+    cores.insert(core.empty() ? std::to_string(processor) : package + ":" + core);
   }
   info.threads = static_cast<uint32_t>(std::max(1, CPU_COUNT(&set)));
   info.cores = static_cast<uint32_t>(std::max<size_t>(1, cores.size()));
@@ -144,23 +141,13 @@ void readTopology(CpuInfo &info) {
 
 /// Names that only steer the compiler's choices.
 bool isTuning(std::string_view name) {
-  constexpr std::string_view prefixes[] = {"fast-",   "faster-",     "slow-",
-                                           "prefer-", "false-deps-", "no-",
-                                           "allow-",  "use-",        "tuning"};
-  constexpr std::string_view names[] = {"branchfusion",
-                                        "macrofusion",
-                                        "idivl-to-divb",
-                                        "idivq-to-divl",
-                                        "vzeroupper",
-                                        "sbb-dep-breaking",
-                                        "ermsb",
-                                        "fsrm",
-                                        "nopl",
+  constexpr std::string_view prefixes[] = {"fast-", "faster-", "slow-", "prefer-", "false-deps-",
+                                           "no-",   "allow-",  "use-",  "tuning"};
+  constexpr std::string_view names[] = {
+      "branchfusion",        "macrofusion", "idivl-to-divb", "idivq-to-divl", "vzeroupper",
+      "sbb-dep-breaking",    "ermsb",       "fsrm",          "nopl",
 
-                                        "pad-short-functions",
-                                        "lea-uses-ag",
-                                        "lea-sp",
-                                        "evex512"};
+      "pad-short-functions", "lea-uses-ag", "lea-sp",        "evex512"};
   return std::any_of(std::begin(prefixes), std::end(prefixes),
                      [&](std::string_view p) { return name.starts_with(p); }) ||
          std::find(std::begin(names), std::end(names), name) != std::end(names);
@@ -169,8 +156,7 @@ bool isTuning(std::string_view name) {
 } // namespace
 
 bool CpuInfo::has(std::string_view feature) const {
-  return std::binary_search(features.begin(), features.end(), feature,
-                            std::less<>());
+  return std::binary_search(features.begin(), features.end(), feature, std::less<>());
 }
 
 CpuInfo detectCpu() {
@@ -181,8 +167,7 @@ CpuInfo detectCpu() {
   uint64_t enabled = enabledStates();
   for (const CpuFeature &feature : cpuFeatures()) {
     Registers registers = cpuid(feature.leaf, feature.subleaf);
-    bool present =
-        registers[static_cast<size_t>(feature.where)] >> feature.bit & 1;
+    bool present = registers[static_cast<size_t>(feature.where)] >> feature.bit & 1;
     if (present && isEnabled(feature.state, enabled))
       info.features.emplace_back(feature.name);
   }
@@ -202,24 +187,22 @@ StatusOr<CpuInfo> hostCpu() {
   const char *variable = std::getenv("LLMOPT_CPU_FEATURES");
   if (!variable || !*variable)
     return info;
-  constexpr std::pair<std::string_view, CpuLevel> levels[] = {
-      {"baseline", CpuLevel::Baseline},
-      {"avx2", CpuLevel::Avx2},
-      {"avx512", CpuLevel::Avx512},
-      {"native", CpuLevel::Native}};
+  constexpr std::pair<std::string_view, CpuLevel> levels[] = {{"baseline", CpuLevel::Baseline},
+                                                              {"avx2", CpuLevel::Avx2},
+                                                              {"avx512", CpuLevel::Avx512},
+                                                              {"native", CpuLevel::Native}};
   for (auto [name, level] : levels)
     if (name == variable)
       return limitCpu(std::move(info), level);
-  return invalidArgument(
-      "environment variable LLMOPT_CPU_FEATURES is '{}'; allowed are "
-      "baseline, avx2, avx512 and native",
-      variable);
+  return invalidArgument("environment variable LLMOPT_CPU_FEATURES is '{}'; allowed are "
+                         "baseline, avx2, avx512 and native",
+                         variable);
 }
 
 CpuTarget targetOf(const CpuInfo &info) {
   CpuTarget target;
-  bool wide = info.has("avx512f") && info.has("avx512bw") &&
-              info.has("avx512dq") && info.has("avx512vl");
+  bool wide =
+      info.has("avx512f") && info.has("avx512bw") && info.has("avx512dq") && info.has("avx512vl");
   bool ymm = info.has("avx2") && info.has("fma");
   target.vectorBits = wide ? 512 : ymm ? 256 : 128;
   target.registers = wide ? 32 : 16;
@@ -242,8 +225,7 @@ std::string featureString(const CpuInfo &info) {
   return text;
 }
 
-std::vector<std::string> missingFeatures(const CpuInfo &info,
-                                         std::string_view required) {
+std::vector<std::string> missingFeatures(const CpuInfo &info, std::string_view required) {
   std::vector<std::string> missing;
   while (!required.empty()) {
     std::string_view item = required.substr(0, required.find(','));

@@ -65,7 +65,6 @@ std::string featureString(const CpuInfo &info);
 /// Features that `required` ("+avx2,+fma,-avx512f") asks for and the processor
 /// lacks, or that this runtime does not know. Tuning hints ("+fast-...") ask
 /// for nothing.
-std::vector<std::string> missingFeatures(const CpuInfo &info,
-                                         std::string_view required);
+std::vector<std::string> missingFeatures(const CpuInfo &info, std::string_view required);
 
 } // namespace llmopt::runtime

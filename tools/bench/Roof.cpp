@@ -136,7 +136,8 @@ void measureRead(Roof &roof) {
   typedef uint64_t Vec __attribute__((vector_size(64)));
   constexpr size_t bytes = size_t(192) << 20; // a thread's share, beyond any L3 share
   std::vector<std::vector<Vec>> buffers(roof.threads);
-  bestTime(roof.threads, 1, [&](unsigned t) { buffers[t].assign(bytes / sizeof(Vec), Vec{} + t + 1); });
+  bestTime(roof.threads, 1,
+           [&](unsigned t) { buffers[t].assign(bytes / sizeof(Vec), Vec{} + t + 1); });
   double seconds = bestTime(roof.threads, 4, [&](unsigned t) {
     const std::vector<Vec> &buffer = buffers[t];
     Vec sums[8] = {};

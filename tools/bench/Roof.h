@@ -8,10 +8,10 @@ namespace llmopt::bench {
 /// Limits of `threads` threads together. 0 where the host has no such instruction.
 struct Roof {
   unsigned threads = 1;
-  double fmaFlops = 0;      ///< f32 fused multiply-add, flop/s (2 each)
-  double bf16DotFlops = 0;  ///< AVX512-BF16 dot product, flop/s (4 a lane)
-  double readBytes = 0;     ///< sequential reads of memory far larger than the caches, byte/s
-  std::string isa;          ///< "avx512", "avx2" or "baseline"
+  double fmaFlops = 0;     ///< f32 fused multiply-add, flop/s (2 each)
+  double bf16DotFlops = 0; ///< AVX512-BF16 dot product, flop/s (4 a lane)
+  double readBytes = 0;    ///< sequential reads of memory far larger than the caches, byte/s
+  std::string isa;         ///< "avx512", "avx2" or "baseline"
 };
 
 /// Takes about 0.3 s.

@@ -25,7 +25,7 @@ using runtime::StatusCode;
 using runtime::StatusOr;
 
 /// The code of a refusal: the input is fine, this version lacks what it asks for.
-inline constexpr StatusCode kUnsupported = StatusCode::Unimplemented;
+inline constexpr StatusCode kUnsupported = StatusCode::Unsupported;
 
 struct HuggingFaceOptions {
   int64_t page = 16; ///< slots a page

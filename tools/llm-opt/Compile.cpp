@@ -14,8 +14,10 @@
 namespace llmopt::cli {
 namespace {
 
-const std::map<std::string, Stage> kStages = {{"ir", Stage::Attn},     {"tile", Stage::Tile},
-                                              {"vector", Stage::Vector}, {"llvm", Stage::Llvm},
+const std::map<std::string, Stage> kStages = {{"ir", Stage::Attn},
+                                              {"tile", Stage::Tile},
+                                              {"vector", Stage::Vector},
+                                              {"llvm", Stage::Llvm},
                                               {"asm", Stage::Asm}};
 
 bool writeText(const std::string &path, const std::string &text) {
@@ -30,8 +32,9 @@ bool writeText(const std::string &path, const std::string &text) {
 
 int emitBundle(std::vector<mlir::func::FuncOp> specs, const std::string &path) {
   if (specs.size() != 1)
-    return fail("compile", fmt::format("the file holds {} specs; a bundle holds one; choose with --func",
-                                       specs.size()));
+    return fail("compile",
+                fmt::format("the file holds {} specs; a bundle holds one; choose with --func",
+                            specs.size()));
   if (path == "-")
     return fail("compile", "a bundle is binary; name a file with -o");
   llvm::Expected<CompileOptions> options = hostOptions();
@@ -82,10 +85,13 @@ int compileCommand(int argc, char **argv) {
   app.add_option("--func", function, "the spec function; default: all of the file");
   CLI11_PARSE(app, argc, argv);
   if (target != "cpu")
-    return fail("compile", fmt::format("target '{}' is not available in this build; cpu is", target));
+    return fail("compile",
+                fmt::format("target '{}' is not available in this build; cpu is", target));
   auto stage = kStages.find(emit);
   if (emit != "bundle" && stage == kStages.end())
-    return fail("compile", fmt::format("cannot emit '{}'; ir, tile, vector, llvm, asm and bundle can be had", emit));
+    return fail(
+        "compile",
+        fmt::format("cannot emit '{}'; ir, tile, vector, llvm, asm and bundle can be had", emit));
   std::unique_ptr<SpecFile> file = SpecFile::open(spec);
   if (!file)
     return 1;

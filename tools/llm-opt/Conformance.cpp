@@ -22,12 +22,18 @@ struct Result {
 
 bundle::ElementType elementTypeOf(importer::DataType type) {
   switch (type) {
-  case importer::DataType::F32: return bundle::ElementType::F32;
-  case importer::DataType::F16: return bundle::ElementType::F16;
-  case importer::DataType::BF16: return bundle::ElementType::BF16;
-  case importer::DataType::Bool: return bundle::ElementType::Bool;
-  case importer::DataType::I32: return bundle::ElementType::I32;
-  default: return bundle::ElementType::I64;
+  case importer::DataType::F32:
+    return bundle::ElementType::F32;
+  case importer::DataType::F16:
+    return bundle::ElementType::F16;
+  case importer::DataType::BF16:
+    return bundle::ElementType::BF16;
+  case importer::DataType::Bool:
+    return bundle::ElementType::Bool;
+  case importer::DataType::I32:
+    return bundle::ElementType::I32;
+  default:
+    return bundle::ElementType::I64;
   }
 }
 
@@ -47,7 +53,8 @@ Result runCase(const importer::ConformanceCase &one) {
   if (!one.skipReason.empty())
     return {Verdict::Skipped, one.skipReason};
   std::unique_ptr<SpecFile> file = SpecFile::parse(one.ir, one.name);
-  std::vector<mlir::func::FuncOp> specs = file ? file->specs(one.function) : std::vector<mlir::func::FuncOp>();
+  std::vector<mlir::func::FuncOp> specs =
+      file ? file->specs(one.function) : std::vector<mlir::func::FuncOp>();
   if (specs.empty())
     return {Verdict::Failed, "the imported IR does not parse"};
   llvm::Expected<std::unique_ptr<Runner>> runner = Runner::compile(specs.front());
@@ -55,7 +62,8 @@ Result runCase(const importer::ConformanceCase &one) {
     return {Verdict::Failed, llvm::toString(runner.takeError())};
   runtime::CallArguments arguments;
   for (const importer::NamedArray &array : one.arrays)
-    arguments.arrays[array.name] = {array.data(), elementTypeOf(array.type), array.shape, array.strides};
+    arguments.arrays[array.name] = {array.data(), elementTypeOf(array.type), array.shape,
+                                    array.strides};
   if (llvm::Error error = (*runner)->run(arguments))
     return {Verdict::Failed, llvm::toString(std::move(error))};
   std::string wrong = mismatches(one);
@@ -81,18 +89,20 @@ int conformanceCommand(int argc, char **argv) {
     return fail("conformance", problem);
   int64_t counts[3] = {};
   for (const std::string &folder : folders) {
-    importer::StatusOr<std::vector<importer::ConformanceCase>> cases = importer::loadConformanceCases(folder);
+    importer::StatusOr<std::vector<importer::ConformanceCase>> cases =
+        importer::loadConformanceCases(folder);
     if (!cases)
       return fail("conformance", cases.status().message());
     for (const importer::ConformanceCase &one : *cases) {
       Result result = runCase(one);
       ++counts[int(result.verdict)];
       if (json) {
-        nlohmann::json line = {{"case", one.name}, {"result", wordFor(result.verdict)}, {"detail", result.detail}};
+        nlohmann::json line = {
+            {"case", one.name}, {"result", wordFor(result.verdict)}, {"detail", result.detail}};
         fmt::print("{}\n", line.dump());
       } else {
-        fmt::print("{:<8}{}{}{}\n", wordFor(result.verdict), one.name, result.detail.empty() ? "" : ": ",
-                   result.detail);
+        fmt::print("{:<8}{}{}{}\n", wordFor(result.verdict), one.name,
+                   result.detail.empty() ? "" : ": ", result.detail);
       }
     }
   }

@@ -41,7 +41,8 @@ struct Demo {
   bool json = false;
 };
 
-void setShare(Line &line, const Demo &demo, const bundle::Program &program, const Work &work, bool decode) {
+void setShare(Line &line, const Demo &demo, const bundle::Program &program, const Work &work,
+              bool decode) {
   double seconds = line.runMs / 1e3;
   if (decode) {
     line.limit = "read";
@@ -56,7 +57,8 @@ void setShare(Line &line, const Demo &demo, const bundle::Program &program, cons
   line.share = work.flops / seconds / (dot ? demo.roof.bf16DotFlops : demo.roof.fmaFlops);
 }
 
-llvm::Error runFunction(Demo &demo, const std::string &model, mlir::func::FuncOp function, bool decode) {
+llvm::Error runFunction(Demo &demo, const std::string &model, mlir::func::FuncOp function,
+                        bool decode) {
   llvm::Expected<harness::Spec> spec = harness::specOf(function);
   if (!spec)
     return spec.takeError();
@@ -74,7 +76,8 @@ llvm::Error runFunction(Demo &demo, const std::string &model, mlir::func::FuncOp
     return error;
   Line line;
   line.kernel = fmt::format("{} {}", model, function.getName().str());
-  line.shape = fmt::format("{}/{} heads, d {}, 8 sequences, keys 1..4096", (*runner)->program().facts.queryHeads,
+  line.shape = fmt::format("{}/{} heads, d {}, 8 sequences, keys 1..4096",
+                           (*runner)->program().facts.queryHeads,
                            (*runner)->program().facts.kvHeads, (*runner)->program().facts.dQk);
   line.compileMs = (*runner)->compileSeconds() * 1e3;
   line.runMs = figures.run * 1e3;
@@ -109,21 +112,28 @@ llvm::Error runModel(Demo &demo, const std::string &path) {
 void print(const Demo &demo) {
   if (demo.json) {
     for (const Line &line : demo.lines) {
-      nlohmann::json row = {{"kernel", line.kernel}, {"shape", line.shape}, {"compile_ms", line.compileMs},
-                            {"run_ms", line.runMs}, {"share", line.share}, {"limit", line.limit},
-                            {"error_over_tolerance", line.report.worst}, {"rows_checked", line.report.rowsChecked},
-                            {"rows", line.report.rowsTotal}, {"passed", line.report.passed}};
+      nlohmann::json row = {{"kernel", line.kernel},
+                            {"shape", line.shape},
+                            {"compile_ms", line.compileMs},
+                            {"run_ms", line.runMs},
+                            {"share", line.share},
+                            {"limit", line.limit},
+                            {"error_over_tolerance", line.report.worst},
+                            {"rows_checked", line.report.rowsChecked},
+                            {"rows", line.report.rowsTotal},
+                            {"passed", line.report.passed}};
       fmt::print("{}\n", row.dump());
     }
     return;
   }
-  fmt::print("{} threads, {}: FMA {:.0f} GFLOP/s, bf16 dot {:.0f} GFLOP/s, read {:.1f} GB/s\n", demo.roof.threads,
-             demo.roof.isa, demo.roof.fmaFlops / 1e9, demo.roof.bf16DotFlops / 1e9, demo.roof.readBytes / 1e9);
-  fmt::print("{:<26}{:<46}{:>11}{:>9}{:>17}{:>17}{:>15}\n", "kernel", "shape", "compile ms", "run ms",
-             "of the roof", "error/tolerance", "rows checked");
+  fmt::print("{} threads, {}: FMA {:.0f} GFLOP/s, bf16 dot {:.0f} GFLOP/s, read {:.1f} GB/s\n",
+             demo.roof.threads, demo.roof.isa, demo.roof.fmaFlops / 1e9,
+             demo.roof.bf16DotFlops / 1e9, demo.roof.readBytes / 1e9);
+  fmt::print("{:<26}{:<46}{:>11}{:>9}{:>17}{:>17}{:>15}\n", "kernel", "shape", "compile ms",
+             "run ms", "of the roof", "error/tolerance", "rows checked");
   for (const Line &line : demo.lines)
-    fmt::print("{:<26}{:<46}{:>11.0f}{:>9.2f}{:>17}{:>17}{:>15}\n", line.kernel, line.shape, line.compileMs,
-               line.runMs, fmt::format("{:.0f}% {}", line.share * 100, line.limit),
+    fmt::print("{:<26}{:<46}{:>11.0f}{:>9.2f}{:>17}{:>17}{:>15}\n", line.kernel, line.shape,
+               line.compileMs, line.runMs, fmt::format("{:.0f}% {}", line.share * 100, line.limit),
                line.report.passed ? fmt::format("{:.3f}", line.report.worst) : "FAILED",
                fmt::format("{}/{}", line.report.rowsChecked, line.report.rowsTotal));
 }

@@ -35,7 +35,8 @@ int envCommand(int argc, char **argv) {
       {"l2_bytes", target.l2Bytes},
       {"features", runtime::featureString(*cpu)},
       {"cuda", "not in this build"},
-      {"onnx_import", importer::onnxIsAvailable() ? "available" : "not in this build: libonnx-dev was missing"}};
+      {"onnx_import",
+       importer::onnxIsAvailable() ? "available" : "not in this build: libonnx-dev was missing"}};
   if (json) {
     fmt::print("{}\n", facts.dump(2));
     return 0;

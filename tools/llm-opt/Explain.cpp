@@ -22,23 +22,31 @@ struct Options {
 nlohmann::ordered_json describe(const bundle::Program &program) {
   nlohmann::ordered_json kernels = nlohmann::ordered_json::array();
   for (const bundle::Kernel &kernel : program.kernels)
-    kernels.push_back({{"entry", kernel.entry}, {"tile_rows", kernel.tileRows}, {"tile_keys", kernel.tileKeys},
+    kernels.push_back({{"entry", kernel.entry},
+                       {"tile_rows", kernel.tileRows},
+                       {"tile_keys", kernel.tileKeys},
                        {"scratch_bytes", kernel.scratchBytes}});
   nlohmann::ordered_json numbers = nlohmann::ordered_json::object();
   for (const bundle::Scalar &scalar : program.scalars)
-    numbers[scalar.name] = scalar.type == bundle::ScalarType::F32 ? nlohmann::ordered_json(scalar.floatDefault)
-                                                                  : nlohmann::ordered_json(scalar.intDefault);
-  return {{"spec", program.name}, {"key", program.key}, {"kernels", kernels}, {"run_time_numbers", numbers},
+    numbers[scalar.name] = scalar.type == bundle::ScalarType::F32
+                               ? nlohmann::ordered_json(scalar.floatDefault)
+                               : nlohmann::ordered_json(scalar.intDefault);
+  return {{"spec", program.name},
+          {"key", program.key},
+          {"kernels", kernels},
+          {"run_time_numbers", numbers},
           {"object_bytes", program.images.empty() ? 0 : program.images[0].bytes.size()}};
 }
 
 void print(const nlohmann::ordered_json &facts, const std::string &reason) {
-  fmt::print("spec @{}  key {}\n", facts["spec"].get<std::string>(), facts["key"].get<std::string>().substr(0, 16));
+  fmt::print("spec @{}  key {}\n", facts["spec"].get<std::string>(),
+             facts["key"].get<std::string>().substr(0, 16));
   if (!reason.empty())
     fmt::print("schedule: {}\n", reason);
   for (const auto &kernel : facts["kernels"])
-    fmt::print("  kernel {:<28} rows {:>4}  keys {:>4}  scratch {} bytes\n", kernel["entry"].get<std::string>(),
-               kernel["tile_rows"].dump(), kernel["tile_keys"].dump(), kernel["scratch_bytes"].dump());
+    fmt::print("  kernel {:<28} rows {:>4}  keys {:>4}  scratch {} bytes\n",
+               kernel["entry"].get<std::string>(), kernel["tile_rows"].dump(),
+               kernel["tile_keys"].dump(), kernel["scratch_bytes"].dump());
   fmt::print("run-time numbers: {}\n", facts["run_time_numbers"].dump());
   if (!facts.contains("run"))
     return;
@@ -71,8 +79,8 @@ llvm::Error addRun(const Options &options, mlir::func::FuncOp function, Runner &
   double tileElements = 0;
   for (const bundle::Kernel &kernel : runner.program().kernels)
     tileElements = std::max(tileElements, double(kernel.tileRows) * kernel.tileKeys);
-  facts["run"] = {{"shape", fmt::format("{} sequences, {} queries, {} keys", options.sequences, options.queries,
-                                        options.keys)},
+  facts["run"] = {{"shape", fmt::format("{} sequences, {} queries, {} keys", options.sequences,
+                                        options.queries, options.keys)},
                   {"tiles visited", figures.tilesVisited},
                   {"  of them with the mask", figures.tilesPredicated},
                   {"  without", figures.tilesVisited - figures.tilesPredicated},
@@ -117,15 +125,19 @@ int explainCommand(int argc, char **argv) {
   app.add_option("SPEC", options.spec, "attn IR file, or - for standard input")->required();
   app.add_option("--target", options.target, "cpu");
   app.add_option("--func", options.function, "the spec function; default: all of the file");
-  app.add_option("--queries", options.queries, "queries of each sequence of the run (256)")->check(CLI::PositiveNumber);
-  app.add_option("--keys", options.keys, "keys of each sequence (1024)")->check(CLI::PositiveNumber);
+  app.add_option("--queries", options.queries, "queries of each sequence of the run (256)")
+      ->check(CLI::PositiveNumber);
+  app.add_option("--keys", options.keys, "keys of each sequence (1024)")
+      ->check(CLI::PositiveNumber);
   app.add_option("--sequences", options.sequences, "sequences (2)")->check(CLI::PositiveNumber);
   app.add_flag("--json", options.json, "print JSON");
   CLI11_PARSE(app, argc, argv);
   if (options.target != "cpu")
-    return fail("explain", fmt::format("target '{}' is not available in this build; cpu is", options.target));
+    return fail("explain",
+                fmt::format("target '{}' is not available in this build; cpu is", options.target));
   std::unique_ptr<SpecFile> file = SpecFile::open(options.spec);
-  std::vector<mlir::func::FuncOp> specs = file ? file->specs(options.function) : std::vector<mlir::func::FuncOp>();
+  std::vector<mlir::func::FuncOp> specs =
+      file ? file->specs(options.function) : std::vector<mlir::func::FuncOp>();
   if (specs.empty())
     return 1;
   for (mlir::func::FuncOp spec : specs)

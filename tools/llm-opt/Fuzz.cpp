@@ -85,14 +85,16 @@ int fuzzCommand(int argc, char **argv) {
   for (const auto &[reason, specs] : tally.refused)
     refused += specs;
   if (json) {
-    nlohmann::json result = {{"passed", tally.passed}, {"failed", tally.failed}, {"cases", tally.cases},
+    nlohmann::json result = {{"passed", tally.passed},
+                             {"failed", tally.failed},
+                             {"cases", tally.cases},
                              {"refused", tally.refused}};
     fmt::print("{}\n", result.dump());
   } else {
     for (const auto &[reason, specs] : tally.refused)
       fmt::print("refused {}: {}\n", specs, reason);
-    fmt::print("{} specs passed on {} cases, {} refused, {} failed\n", tally.passed, tally.cases, refused,
-               tally.failed);
+    fmt::print("{} specs passed on {} cases, {} refused, {} failed\n", tally.passed, tally.cases,
+               refused, tally.failed);
   }
   return tally.failed ? 1 : 0;
 }

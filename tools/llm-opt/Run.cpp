@@ -28,23 +28,35 @@ struct Options {
 
 std::optional<ElementType> elementTypeOf(NpyType type) {
   switch (type) {
-  case NpyType::F16: return ElementType::F16;
-  case NpyType::F32: return ElementType::F32;
-  case NpyType::BF16: return ElementType::BF16;
-  case NpyType::I8: return ElementType::I8;
-  case NpyType::I32: return ElementType::I32;
-  case NpyType::I64: return ElementType::I64;
-  case NpyType::U32: return ElementType::U32;
-  case NpyType::Bool: return ElementType::Bool;
-  default: return std::nullopt;
+  case NpyType::F16:
+    return ElementType::F16;
+  case NpyType::F32:
+    return ElementType::F32;
+  case NpyType::BF16:
+    return ElementType::BF16;
+  case NpyType::I8:
+    return ElementType::I8;
+  case NpyType::I32:
+    return ElementType::I32;
+  case NpyType::I64:
+    return ElementType::I64;
+  case NpyType::U32:
+    return ElementType::U32;
+  case NpyType::Bool:
+    return ElementType::Bool;
+  default:
+    return std::nullopt;
   }
 }
 
 NpyType npyTypeOf(ElementType type) {
   switch (type) {
-  case ElementType::F16: return NpyType::F16;
-  case ElementType::BF16: return NpyType::BF16;
-  default: return NpyType::F32;
+  case ElementType::F16:
+    return NpyType::F16;
+  case ElementType::BF16:
+    return NpyType::BF16;
+  default:
+    return NpyType::F32;
   }
 }
 
@@ -52,8 +64,7 @@ llvm::Expected<std::pair<std::string, std::string>> splitSetting(const std::stri
                                                                  const std::string &text) {
   size_t equals = text.find('=');
   if (equals == std::string::npos || equals == 0 || equals + 1 == text.size())
-    return llvm::createStringError(
-        fmt::format("{} {}: NAME=VALUE is wanted", option, text));
+    return llvm::createStringError(fmt::format("{} {}: NAME=VALUE is wanted", option, text));
   return std::pair{text.substr(0, equals), text.substr(equals + 1)};
 }
 
@@ -74,8 +85,10 @@ llvm::Error readInputs(const Options &options, Arrays &arrays) {
       return llvm::createStringError(array.status().message());
     std::optional<ElementType> type = elementTypeOf(array->type);
     if (!type)
-      return llvm::createStringError(fmt::format("{}: elements are {}; kernels take f32, f16, bf16, bool and "
-                                                 "integers", setting->second, runtime::toString(array->type)));
+      return llvm::createStringError(
+          fmt::format("{}: elements are {}; kernels take f32, f16, bf16, bool and "
+                      "integers",
+                      setting->second, runtime::toString(array->type)));
     arrays.inputs.push_back(std::move(*array));
     NpyArray &held = arrays.inputs.back();
     arrays.arguments.arrays[setting->first] =
@@ -88,7 +101,8 @@ llvm::Error readInputs(const Options &options, Arrays &arrays) {
     char *end = nullptr;
     double value = std::strtod(setting->second.c_str(), &end);
     if (*end)
-      return llvm::createStringError(fmt::format("--set {}: '{}' is no number", text, setting->second));
+      return llvm::createStringError(
+          fmt::format("--set {}: '{}' is no number", text, setting->second));
     arrays.arguments.scalars[setting->first] = value;
   }
   return llvm::Error::success();
@@ -131,8 +145,10 @@ llvm::Error writeOutputs(const Options &options, Arrays &arrays) {
     auto output = arrays.outputs.find(setting->first);
     const NpyArray *array = output == arrays.outputs.end() ? nullptr : &output->second;
     if (!array)
-      return llvm::createStringError(fmt::format("--output {}: the spec has no result of that name; o and lse "
-                                                 "are results", text));
+      return llvm::createStringError(
+          fmt::format("--output {}: the spec has no result of that name; o and lse "
+                      "are results",
+                      text));
     if (runtime::Status status = runtime::writeNpy(*array, setting->second); !status.ok())
       return llvm::createStringError(status.message());
   }
@@ -147,10 +163,11 @@ llvm::Expected<std::unique_ptr<Runner>> load(const Options &options) {
     return Runner::load(std::move(*program));
   }
   std::unique_ptr<SpecFile> file = SpecFile::open(options.spec);
-  std::vector<mlir::func::FuncOp> specs = file ? file->specs(options.function) : std::vector<mlir::func::FuncOp>();
+  std::vector<mlir::func::FuncOp> specs =
+      file ? file->specs(options.function) : std::vector<mlir::func::FuncOp>();
   if (specs.size() != 1)
-    return llvm::createStringError(specs.empty() ? "no spec to run"
-                                                 : "the file holds several specs; choose one with --func");
+    return llvm::createStringError(
+        specs.empty() ? "no spec to run" : "the file holds several specs; choose one with --func");
   return Runner::compile(specs.front());
 }
 
@@ -170,7 +187,9 @@ llvm::Error runOnce(const Options &options) {
     return error;
   if (options.json)
     fmt::print("{}\n", nlohmann::json{{"compile_ms", (*runner)->compileSeconds() * 1e3},
-                                      {"bind_ms", figures.bind * 1e3}, {"run_ms", figures.run * 1e3}}.dump());
+                                      {"bind_ms", figures.bind * 1e3},
+                                      {"run_ms", figures.run * 1e3}}
+                           .dump());
   return llvm::Error::success();
 }
 
@@ -179,13 +198,16 @@ llvm::Error runOnce(const Options &options) {
 int runCommand(int argc, char **argv) {
   CLI::App app{"Run a spec once on given arrays", "llm-opt run"};
   Options options;
-  app.add_option("SPEC", options.spec, "attn IR file, - for standard input, or a saved .bundle")->required();
+  app.add_option("SPEC", options.spec, "attn IR file, - for standard input, or a saved .bundle")
+      ->required();
   app.add_option("--device", options.device, "auto or cpu");
   app.add_option("--func", options.function, "the spec function, where the file holds several");
-  app.add_option("--input", options.inputs, "NAME=FILE.npy: q, k, v, k_pool, v_pool, block_table, kv_len, "
-                                            "cu_seqlens_q, arg0, ...");
+  app.add_option("--input", options.inputs,
+                 "NAME=FILE.npy: q, k, v, k_pool, v_pool, block_table, kv_len, "
+                 "cu_seqlens_q, arg0, ...");
   app.add_option("--output", options.outputs, "NAME=FILE.npy: o, lse");
-  app.add_option("--set", options.numbers, "NAME=VALUE: scale, window, softcap, ...; the spec's value otherwise");
+  app.add_option("--set", options.numbers,
+                 "NAME=VALUE: scale, window, softcap, ...; the spec's value otherwise");
   app.add_flag("--json", options.json, "print times as JSON");
   CLI11_PARSE(app, argc, argv);
   if (std::string problem = deviceProblem(options.device); !problem.empty())

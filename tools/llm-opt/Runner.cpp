@@ -13,17 +13,26 @@ double secondsSince(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-llvm::Error errorOf(const runtime::Status &status) { return llvm::createStringError(status.message()); }
+llvm::Error errorOf(const runtime::Status &status) {
+  return llvm::createStringError(status.message());
+}
 
 bundle::ElementType elementTypeOf(reference::ElementType type) {
   switch (type) {
-  case reference::ElementType::F32: return bundle::ElementType::F32;
-  case reference::ElementType::F16: return bundle::ElementType::F16;
-  case reference::ElementType::BF16: return bundle::ElementType::BF16;
-  case reference::ElementType::Bool: return bundle::ElementType::Bool;
-  case reference::ElementType::I8: return bundle::ElementType::I8;
-  case reference::ElementType::I32: return bundle::ElementType::I32;
-  default: return bundle::ElementType::I64;
+  case reference::ElementType::F32:
+    return bundle::ElementType::F32;
+  case reference::ElementType::F16:
+    return bundle::ElementType::F16;
+  case reference::ElementType::BF16:
+    return bundle::ElementType::BF16;
+  case reference::ElementType::Bool:
+    return bundle::ElementType::Bool;
+  case reference::ElementType::I8:
+    return bundle::ElementType::I8;
+  case reference::ElementType::I32:
+    return bundle::ElementType::I32;
+  default:
+    return bundle::ElementType::I64;
   }
 }
 
@@ -40,7 +49,8 @@ runtime::CallArguments argumentsOf(harness::Call &call) {
         arguments.scalars[array.name] = int64_t(value);
       continue;
     }
-    arguments.arrays[array.name] = {array.data(), elementTypeOf(array.type),
+    arguments.arrays[array.name] = {array.data(),
+                                    elementTypeOf(array.type),
                                     {array.shape.begin(), array.shape.end()},
                                     {array.strides.begin(), array.strides.end()}};
   }
@@ -56,7 +66,8 @@ llvm::Expected<std::unique_ptr<Runner>> Runner::compile(mlir::func::FuncOp spec)
   return compile(spec, *options);
 }
 
-llvm::Expected<std::unique_ptr<Runner>> Runner::compile(mlir::func::FuncOp spec, const CompileOptions &options) {
+llvm::Expected<std::unique_ptr<Runner>> Runner::compile(mlir::func::FuncOp spec,
+                                                        const CompileOptions &options) {
   auto start = Clock::now();
   llvm::Expected<bundle::Program> program = compileSpec(spec, options);
   if (!program)
@@ -89,12 +100,14 @@ llvm::Error Runner::run(harness::Call &call, RunFigures *figures, unsigned repea
   return run(arguments, figures, repeats);
 }
 
-llvm::Error Runner::run(const runtime::CallArguments &arguments, RunFigures *figures, unsigned repeats) {
+llvm::Error Runner::run(const runtime::CallArguments &arguments, RunFigures *figures,
+                        unsigned repeats) {
   auto start = Clock::now();
   runtime::BindOptions options;
   options.plan.threads = pool.size();
   options.plan.workers = pool.size() * kWorkersPerThread;
-  runtime::StatusOr<runtime::BoundCall> bound = runtime::BoundCall::bind(loaded, arguments, options);
+  runtime::StatusOr<runtime::BoundCall> bound =
+      runtime::BoundCall::bind(loaded, arguments, options);
   if (!bound)
     return errorOf(bound.status());
   RunFigures local;

@@ -12,7 +12,8 @@ using namespace mlir;
 
 namespace llmopt::cli {
 
-std::unique_ptr<SpecFile> SpecFile::parse(std::unique_ptr<llvm::MemoryBuffer> buffer, const std::string &name) {
+std::unique_ptr<SpecFile> SpecFile::parse(std::unique_ptr<llvm::MemoryBuffer> buffer,
+                                          const std::string &name) {
   auto file = std::make_unique<SpecFile>();
   file->file = name;
   DialectRegistry registry;
@@ -46,7 +47,8 @@ std::vector<func::FuncOp> SpecFile::specs(const std::string &name) {
       found.push_back(spec);
   if (found.empty())
     fmt::print(stderr, "llm-opt: {}: {}\n", file,
-               name.empty() ? "no function holds an attn op" : "no spec function is called @" + name);
+               name.empty() ? "no function holds an attn op"
+                            : "no spec function is called @" + name);
   return found;
 }
 

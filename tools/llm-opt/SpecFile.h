@@ -27,7 +27,8 @@ public:
   const std::string &path() const { return file; }
 
 private:
-  static std::unique_ptr<SpecFile> parse(std::unique_ptr<llvm::MemoryBuffer> buffer, const std::string &name);
+  static std::unique_ptr<SpecFile> parse(std::unique_ptr<llvm::MemoryBuffer> buffer,
+                                         const std::string &name);
 
   std::string file;
   std::unique_ptr<mlir::MLIRContext> context;

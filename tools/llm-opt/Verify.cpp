@@ -43,7 +43,8 @@ llvm::Expected<harness::Shape> shapeFrom(const std::vector<std::string> &setting
   };
   for (const std::string &setting : settings) {
     size_t equals = setting.find('=');
-    std::string name = setting.substr(0, equals), value = equals == std::string::npos ? "" : setting.substr(equals + 1);
+    std::string name = setting.substr(0, equals),
+                value = equals == std::string::npos ? "" : setting.substr(equals + 1);
     try {
       if (name == "q")
         shape.queryLengths = lengths(value);
@@ -53,17 +54,20 @@ llvm::Expected<harness::Shape> shapeFrom(const std::vector<std::string> &setting
         shape.numbers[name] = std::stod(value);
     } catch (const std::exception &) {
       return llvm::createStringError(fmt::format(
-          "--shape {}: no number after '='; write for example --shape q=1;1,kv=17;300,window=64", setting));
+          "--shape {}: no number after '='; write for example --shape q=1;1,kv=17;300,window=64",
+          setting));
     }
   }
   if (shape.queryLengths.empty() || shape.queryLengths.size() != shape.keyLengths.size())
-    return llvm::createStringError(fmt::format("--shape names {} query and {} key lengths; one of each for every "
-                                               "sequence is wanted, as in --shape q=1;1,kv=17;300",
-                                               shape.queryLengths.size(), shape.keyLengths.size()));
+    return llvm::createStringError(
+        fmt::format("--shape names {} query and {} key lengths; one of each for every "
+                    "sequence is wanted, as in --shape q=1;1,kv=17;300",
+                    shape.queryLengths.size(), shape.keyLengths.size()));
   return shape;
 }
 
-llvm::Expected<std::vector<harness::Case>> casesOf(const harness::Spec &spec, const Options &options) {
+llvm::Expected<std::vector<harness::Case>> casesOf(const harness::Spec &spec,
+                                                   const Options &options) {
   if (!options.shape.empty()) {
     llvm::Expected<harness::Shape> shape = shapeFrom(options.shape, options.seed);
     if (!shape)
@@ -85,9 +89,15 @@ void print(const Options &options, const std::string &spec, const std::string &n
            const harness::CaseResult &result) {
   const harness::Report &report = result.report;
   if (options.json) {
-    nlohmann::json line = {{"spec", spec}, {"case", name}, {"passed", report.passed}, {"refused", result.refused},
-                           {"rows_checked", report.rowsChecked}, {"rows", report.rowsTotal},
-                           {"worst", report.worst}, {"worst_lse", report.worstLse}, {"failure", report.failure}};
+    nlohmann::json line = {{"spec", spec},
+                           {"case", name},
+                           {"passed", report.passed},
+                           {"refused", result.refused},
+                           {"rows_checked", report.rowsChecked},
+                           {"rows", report.rowsTotal},
+                           {"worst", report.worst},
+                           {"worst_lse", report.worstLse},
+                           {"failure", report.failure}};
     fmt::print("{}\n", line.dump());
     return;
   }
@@ -115,8 +125,8 @@ llvm::Error verifySpec(mlir::func::FuncOp function, const std::string &path, con
     llvm::Expected<harness::CaseResult> result =
         harness::runCase(*spec, one, [&](harness::Call &call) { return (*runner)->run(call); });
     if (!result)
-      return llvm::createStringError(fmt::format("{}: case '{}': {}", name, one.name,
-                                                 llvm::toString(result.takeError())));
+      return llvm::createStringError(
+          fmt::format("{}: case '{}': {}", name, one.name, llvm::toString(result.takeError())));
     print(options, name, one.name, *result);
     ++(result->refused ? outcome.refused : result->report.passed ? outcome.passed : outcome.failed);
   }
@@ -126,27 +136,33 @@ llvm::Error verifySpec(mlir::func::FuncOp function, const std::string &path, con
 } // namespace
 
 int verifyCommand(int argc, char **argv) {
-  CLI::App app{"Run a spec on random and hard inputs and compare with the float64 oracle", "llm-opt verify"};
+  CLI::App app{"Run a spec on random and hard inputs and compare with the float64 oracle",
+               "llm-opt verify"};
   Options options;
   app.add_option("SPEC", options.specs, "attn IR files, or - for standard input")->required();
   app.add_option("--device", options.device, "auto or cpu");
   app.add_option("--func", options.function, "the spec function; default: all of a file");
-  app.add_option("--shape", options.shape,
-                 "one shape: q=LENGTHS,kv=LENGTHS with lengths separated by ';', and numbers by name "
-                 "(scale=, window=, softcap=)")->delimiter(',');
+  app.add_option(
+         "--shape", options.shape,
+         "one shape: q=LENGTHS,kv=LENGTHS with lengths separated by ';', and numbers by name "
+         "(scale=, window=, softcap=)")
+      ->delimiter(',');
   app.add_option("--seed", options.seed, "of the random data and shapes");
   app.add_option("--count", options.count, "random shapes, all on one compiled program (20)");
-  app.add_option("--cases", options.cases, "random, or hard: the shapes that break kernels as well");
+  app.add_option("--cases", options.cases,
+                 "random, or hard: the shapes that break kernels as well");
   app.add_flag("--json", options.json, "one JSON object a case");
   CLI11_PARSE(app, argc, argv);
   if (std::string problem = deviceProblem(options.device); !problem.empty())
     return fail("verify", problem);
   if (options.cases != "random" && options.cases != "hard")
-    return fail("verify", fmt::format("--cases is '{}'; random and hard can be had", options.cases));
+    return fail("verify",
+                fmt::format("--cases is '{}'; random and hard can be had", options.cases));
   Outcome outcome;
   for (const std::string &path : options.specs) {
     std::unique_ptr<SpecFile> file = SpecFile::open(path);
-    std::vector<mlir::func::FuncOp> specs = file ? file->specs(options.function) : std::vector<mlir::func::FuncOp>();
+    std::vector<mlir::func::FuncOp> specs =
+        file ? file->specs(options.function) : std::vector<mlir::func::FuncOp>();
     if (specs.empty())
       return 1;
     for (mlir::func::FuncOp spec : specs)

@@ -18,7 +18,8 @@ BoundScalars scalarsOf(const bundle::Program &program, const harness::Call &call
   for (const bundle::Scalar &scalar : program.scalars) {
     auto given = call.numbers.find(scalar.name);
     int64_t value = given == call.numbers.end() ? scalar.intDefault : int64_t(given->second);
-    if (const harness::HostArray *argument = call.find(scalar.name); argument && argument->shape.empty())
+    if (const harness::HostArray *argument = call.find(scalar.name);
+        argument && argument->shape.empty())
       value = int64_t(argument->get({}));
     int64_t lowest = value, highest = value;
     const harness::HostArray *perHead =
@@ -37,7 +38,8 @@ BoundScalars scalarsOf(const bundle::Program &program, const harness::Call &call
 
 } // namespace
 
-Work workOf(const bundle::Program &program, const harness::Shape &shape, const harness::Call &call) {
+Work workOf(const bundle::Program &program, const harness::Shape &shape,
+            const harness::Call &call) {
   Work work;
   const bundle::AttentionFacts &facts = program.facts;
   if (!facts.queryHeads)
@@ -51,14 +53,15 @@ Work workOf(const bundle::Program &program, const harness::Shape &shape, const h
   for (size_t s = 0; s < shape.queryLengths.size(); ++s) {
     int64_t queries = shape.queryLengths[s], keys = shape.keyLengths[s];
     auto visible = [&](int64_t first, int64_t last) {
-      bundle::BoundInputs inputs{first, last, queries, keys, scalars.values, scalars.perHeadMin,
-                                 scalars.perHeadMax};
+      bundle::BoundInputs inputs{
+          first, last, queries, keys, scalars.values, scalars.perHeadMin, scalars.perHeadMax};
       return double(bundle::evaluate(facts.may, inputs).visibleTiles(0, keys, 1));
     };
     for (int64_t q = 0; q < queries; ++q)
       work.pairs += visible(q + keys - queries, q + keys - queries) * facts.queryHeads;
     if (queries > 0)
-      work.keyBytes += visible(keys - queries, keys - 1) * facts.kvHeads * (facts.dQk + facts.dV) * bytes;
+      work.keyBytes +=
+          visible(keys - queries, keys - 1) * facts.kvHeads * (facts.dQk + facts.dV) * bytes;
     work.queryBytes += double(queries) * facts.queryHeads * (facts.dQk + facts.dV) * bytes;
   }
   work.flops = work.pairs * 2 * (facts.dQk + facts.dV);

@@ -8,9 +8,9 @@
 namespace llmopt::cli {
 
 struct Work {
-  double pairs = 0;     ///< visible (query head, query, key) triples
-  double flops = 0;     ///< 2 (d_qk + d_v) each
-  double keyBytes = 0;  ///< every K and V row that some query of its sequence sees, once
+  double pairs = 0;      ///< visible (query head, query, key) triples
+  double flops = 0;      ///< 2 (d_qk + d_v) each
+  double keyBytes = 0;   ///< every K and V row that some query of its sequence sees, once
   double queryBytes = 0; ///< Q and O once
 };
 

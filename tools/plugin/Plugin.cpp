@@ -16,7 +16,8 @@
 #include "llvm/Support/Compiler.h"
 
 extern "C" LLVM_ATTRIBUTE_WEAK mlir::DialectPluginLibraryInfo mlirGetDialectPluginInfo() {
-  return {MLIR_PLUGIN_API_VERSION, "llm-opt", LLVM_VERSION_STRING, [](mlir::DialectRegistry *registry) {
+  return {MLIR_PLUGIN_API_VERSION, "llm-opt", LLVM_VERSION_STRING,
+          [](mlir::DialectRegistry *registry) {
             registry->insert<llmopt::attn::AttnDialect, llmopt::tile::TileDialect>();
           }};
 }

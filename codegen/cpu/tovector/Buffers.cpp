@@ -33,8 +33,7 @@ TileShape TileShape::get(RankedTensorType type, const CpuIsa &isa) {
     shape.inner *= 2;
   }
   shape.isBool = type.getElementType().isInteger(1);
-  shape.element =
-      shape.isBool ? IntegerType::get(type.getContext(), 8) : type.getElementType();
+  shape.element = shape.isBool ? IntegerType::get(type.getContext(), 8) : type.getElementType();
   return shape;
 }
 
@@ -116,8 +115,7 @@ void BufferPlan::addUses(Value value, Range &range) {
         op = product; // reads the map's operands in its place
     bool edge = isControlFlow(op);
     int64_t last = 2 * positions.lookup(op).first + (edge ? 0 : 1);
-    for (Region *region = op->getParentRegion(); region != home;
-         region = region->getParentRegion())
+    for (Region *region = op->getParentRegion(); region != home; region = region->getParentRegion())
       if (!isa<scf::IfOp>(region->getParentOp()))
         last = std::max(last, 2 * positions.lookup(region->getParentOp()).second);
     range.second = std::max(range.second, last);
@@ -263,8 +261,8 @@ void BufferPlan::assignOffsets() {
     SmallVector<std::pair<int64_t, int64_t>> taken;
     for (unsigned other : placed)
       if (meet(i, other))
-        taken.push_back({places[other].offset,
-                         places[other].offset + llvm::alignTo(places[other].bytes, 64)});
+        taken.push_back(
+            {places[other].offset, places[other].offset + llvm::alignTo(places[other].bytes, 64)});
     llvm::sort(taken);
     for (auto [begin, end] : taken) {
       if (at + size <= begin)

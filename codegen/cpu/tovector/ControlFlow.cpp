@@ -87,14 +87,16 @@ tile::MmaOp llmopt::cpu::absorbingProduct(tile::MapOp map) {
   auto full = map.getInputs()[0].getType();
   auto column = cast<RankedTensorType>(map.getInputs()[1].getType());
   auto [rows, columns] = map.getSpace();
-  if (full != mma.getType() || columns == 1 || rows != column.getDimSize(0) || column.getDimSize(1) != 1)
+  if (full != mma.getType() || columns == 1 || rows != column.getDimSize(0) ||
+      column.getDimSize(1) != 1)
     return {};
   Block &body = map.getBody().front();
   auto product = dyn_cast<arith::MulFOp>(body.front());
-  bool scales = product && product->getNextNode() == body.getTerminator() &&
-                body.getTerminator()->getOperand(0) == product.getResult() &&
-                ((product.getLhs() == body.getArgument(0) && product.getRhs() == body.getArgument(1)) ||
-                 (product.getLhs() == body.getArgument(1) && product.getRhs() == body.getArgument(0)));
+  bool scales =
+      product && product->getNextNode() == body.getTerminator() &&
+      body.getTerminator()->getOperand(0) == product.getResult() &&
+      ((product.getLhs() == body.getArgument(0) && product.getRhs() == body.getArgument(1)) ||
+       (product.getLhs() == body.getArgument(1) && product.getRhs() == body.getArgument(0)));
   return scales ? mma : tile::MmaOp();
 }
 

@@ -159,9 +159,8 @@ void Emit::fill(const Buffer &buffer, Value scalar) {
 void Emit::copy(const Buffer &from, const Buffer &to) {
   int64_t lanes = target.lanes;
   loop(0, from.shape.outer, 1, [&](Value o) {
-    loop(0, from.shape.inner, lanes, [&](Value i) {
-      storeVector(loadVector(from, o, i, lanes), to, o, i);
-    });
+    loop(0, from.shape.inner, lanes,
+         [&](Value i) { storeVector(loadVector(from, o, i, lanes), to, o, i); });
   });
 }
 

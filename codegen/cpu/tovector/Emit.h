@@ -38,8 +38,7 @@ public:
   void loop(mlir::Value low, mlir::Value high, int64_t step, Body body);
   llvm::SmallVector<mlir::Value> loop(int64_t low, int64_t high, int64_t step,
                                       mlir::ValueRange inits, CarryBody body);
-  void branch(mlir::Value condition, llvm::function_ref<void()> yes,
-              llvm::function_ref<void()> no);
+  void branch(mlir::Value condition, llvm::function_ref<void()> yes, llvm::function_ref<void()> no);
 
   mlir::VectorType vec(int64_t lanes, mlir::Type element);
   mlir::Value splat(mlir::Value scalar, int64_t lanes);
@@ -60,7 +59,8 @@ public:
   void copy(const Buffer &from, const Buffer &to);
 
   /// Memory indices of element (row, column).
-  llvm::SmallVector<mlir::Value, 2> indices(const Buffer &buffer, mlir::Value row, mlir::Value column);
+  llvm::SmallVector<mlir::Value, 2> indices(const Buffer &buffer, mlir::Value row,
+                                            mlir::Value column);
 
   /// Float conversion of a scalar or vector to another width; none when equal.
   mlir::Value convert(mlir::Value value, mlir::Type element);

@@ -57,6 +57,6 @@ std::optional<FetchAhead> Lowering::fetchAheadOf(tile::MmaOp mma) {
       local(found.getFirst()))
     return {};
   auto tile = cast<RankedTensorType>(found.getType());
-  return FetchAhead{found.getBase(), found.getFirst(), buffer(found.getRows()),
+  return FetchAhead{found.getBase(),    found.getFirst(),   buffer(found.getRows()),
                     tile.getDimSize(1), tile.getDimSize(0), nextTrip};
 }

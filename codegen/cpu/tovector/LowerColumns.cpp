@@ -14,7 +14,8 @@ namespace {
 Value combine(Emit &emit, tile::Combiner combiner, Value a, Value b) {
   bool isFloat = isa<FloatType>(getElementTypeOrSelf(a.getType()));
   if (combiner == tile::Combiner::Sum)
-    return isFloat ? Value(arith::AddFOp::create(emit, a, b)) : Value(arith::AddIOp::create(emit, a, b));
+    return isFloat ? Value(arith::AddFOp::create(emit, a, b))
+                   : Value(arith::AddIOp::create(emit, a, b));
   return isFloat ? Value(arith::MaximumFOp::create(emit, a, b, arith::FastMathFlags::nsz))
                  : Value(arith::MaxSIOp::create(emit, a, b));
 }
@@ -31,9 +32,11 @@ void Lowering::lowerReduceColumns(tile::ReduceColumnsOp op) {
     int64_t width = target.lanes;
     emit.loop(0, columns, width, [&](Value column) {
       Value start = emit.loadVector(source, emit.idx(0), column, width);
-      Value all = emit.loop(1, rows, 1, {start}, [&](Value row, ValueRange carried) -> SmallVector<Value> {
-        return {combine(emit, combiner, carried[0], emit.loadVector(source, row, column, width))};
-      })[0];
+      Value all =
+          emit.loop(1, rows, 1, {start}, [&](Value row, ValueRange carried) -> SmallVector<Value> {
+            return {
+                combine(emit, combiner, carried[0], emit.loadVector(source, row, column, width))};
+          })[0];
       emit.storeVector(all, result, emit.idx(0), column);
     });
     return;

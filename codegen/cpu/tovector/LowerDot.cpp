@@ -49,7 +49,8 @@ void emitGroup(Emit &emit, const MmaOperands &mma, Value m, Value n, int64_t cou
     Value a = clean(emit.loadVector(mma.a, m, k, lanes));
     SmallVector<Value> next;
     for (int64_t i = 0; i < count; ++i)
-      next.push_back(emit.fma(a, clean(emit.loadVector(mma.b, emit.add(n, i), k, lanes)), carried[i]));
+      next.push_back(
+          emit.fma(a, clean(emit.loadVector(mma.b, emit.add(n, i), k, lanes)), carried[i]));
     return next;
   };
   sums = emit.loop(0, whole, lanes, sums,

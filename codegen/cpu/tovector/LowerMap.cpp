@@ -26,7 +26,7 @@ struct MapEmitter {
   SmallVector<Buffer> inputs, results;
   int64_t rows, columns;
   bool lanesOverRows;
-  int64_t width = 0; ///< lanes of a vector here
+  int64_t width = 0;                ///< lanes of a vector here
   SmallVector<Value> unpaired = {}; ///< results of one column that wait for the next
 
   SmallVector<unsigned> combined() {
@@ -101,7 +101,8 @@ Value MapEmitter::identity(unsigned result, Type type) {
   Type element = elementOf(result);
   if (isa<FloatType>(element))
     return emit.constant(type, -std::numeric_limits<double>::infinity());
-  return emit.constant(type, element.isInteger(1) ? 0 : double(llvm::minIntN(element.getIntOrFloatBitWidth())));
+  return emit.constant(
+      type, element.isInteger(1) ? 0 : double(llvm::minIntN(element.getIntOrFloatBitWidth())));
 }
 
 Value MapEmitter::combine(unsigned result, Value a, Value b) {
@@ -173,7 +174,8 @@ void MapEmitter::storeCombined(Value vector, unsigned result, Value lane) {
                   : (real ? vector::CombiningKind::MAXIMUMF : vector::CombiningKind::MAXSI);
   // A tree over the lanes: the order is fixed by the width, not by the data.
   auto flags = sum ? arith::FastMathFlags::reassoc : arith::FastMathFlags::nsz;
-  Value total = vector::ReductionOp::create(emit, kind, vector, real ? flags : arith::FastMathFlags::none);
+  Value total =
+      vector::ReductionOp::create(emit, kind, vector, real ? flags : arith::FastMathFlags::none);
   emit.storeElement(total, results[result], lane, emit.idx(0));
 }
 
@@ -231,9 +233,10 @@ void MapEmitter::run() {
   if (lanesOverRows)
     return runByColumns(start, finish);
   emit.loop(0, rows, 1, [&](Value row) {
-    finish(emit.loop(0, llvm::alignTo(columns, emit.target.lanes), width, start(),
-                     [&](Value column, ValueRange carried) { return element(row, column, carried); }),
-           row);
+    finish(
+        emit.loop(0, llvm::alignTo(columns, emit.target.lanes), width, start(),
+                  [&](Value column, ValueRange carried) { return element(row, column, carried); }),
+        row);
   });
 }
 

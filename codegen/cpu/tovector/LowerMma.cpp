@@ -145,7 +145,8 @@ void emitScalar(Emit &emit, const MmaOperands &mma) {
       if (mma.rowScale)
         start = arith::MulFOp::create(emit, start, emit.loadElement(*mma.rowScale, m, emit.idx(0)));
       auto sum = emit.loop(0, mma.k, 1, ValueRange{start}, [&](Value k, ValueRange carried) {
-        Value product = emit.fma(emit.loadElement(mma.a, m, k), mma.elementB(emit, k, n), carried[0]);
+        Value product =
+            emit.fma(emit.loadElement(mma.a, m, k), mma.elementB(emit, k, n), carried[0]);
         return SmallVector<Value>{product};
       });
       emit.storeElement(sum[0], mma.result, m, n);
@@ -173,7 +174,8 @@ LogicalResult Lowering::lowerMma(tile::MmaOp op) {
   mma.fetch = fetchAheadOf(op);
   DenseElementsAttr splat;
   if (isSplat(op.getC()) && matchPattern(op.getC(), m_Constant(&splat)))
-    mma.startScalar = arith::ConstantOp::create(emit, cast<TypedAttr>(splat.getSplatValue<Attribute>()));
+    mma.startScalar =
+        arith::ConstantOp::create(emit, cast<TypedAttr>(splat.getSplatValue<Attribute>()));
   else if (tile::MapOp scale = rowScaleOf(op)) {
     mma.start = buffer(scale.getInputs()[0]);
     mma.rowScale = buffer(scale.getInputs()[1]);

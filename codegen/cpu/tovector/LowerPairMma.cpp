@@ -50,7 +50,8 @@ struct PairMma {
   Value pairs; ///< B as i32: [n][k / 2], or packed [k / 2][n]
 
   Value broadcast(Value pair, Value n) {
-    SmallVector<Value> at = mma.transposeB ? SmallVector<Value>{n, pair} : SmallVector<Value>{pair, n};
+    SmallVector<Value> at =
+        mma.transposeB ? SmallVector<Value>{n, pair} : SmallVector<Value>{pair, n};
     Value word = memref::LoadOp::create(emit, pairs, at);
     return vector::BitCastOp::create(emit, emit.vec(2 * kLanes, emit.getBF16Type()),
                                      emit.splat(word, kLanes));
@@ -104,8 +105,9 @@ struct PairMma {
 LogicalResult Lowering::lowerPairMma(tile::MmaOp op, MmaOperands mma) {
   const TileShape &a = mma.a.shape, &b = mma.b.shape, &c = mma.result.shape;
   if (!a.pairs || b.lanesOverRows || !c.lanesOverRows || mma.k % 2 != 0)
-    return op.emitOpError() << "multiplies bf16 in a layout that the dot product does not take; run "
-                               "tile-cpu-promote and tile-cpu-assign-order first";
+    return op.emitOpError()
+           << "multiplies bf16 in a layout that the dot product does not take; run "
+              "tile-cpu-promote and tile-cpu-assign-order first";
   Emit emit = emitAt(op);
   Type i32 = emit.getI32Type();
   Value pairs;

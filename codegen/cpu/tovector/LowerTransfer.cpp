@@ -95,21 +95,20 @@ void loadRow(Emit &emit, const Transfer &t, Value r, Value offset, Value count) 
         put(memref::LoadOp::create(emit, t.base, ValueRange{at}), c);
       });
   if (count)
-    emit.loop(count, emit.idx(t.columns), 1, [&](Value c) {
-      emit.storeElement(emit.zero(element), t.tile, r, c);
-    });
+    emit.loop(count, emit.idx(t.columns), 1,
+              [&](Value c) { emit.storeElement(emit.zero(element), t.tile, r, c); });
 }
 
 void zeroRow(Emit &emit, const Buffer &tile, Value r) {
   Type element = tile.shape.isBool ? emit.getI1Type() : tile.shape.element;
   if (tile.shape.lanesOverRows) {
-    emit.loop(0, tile.shape.columns, 1, [&](Value c) {
-      emit.storeElement(emit.zero(element), tile, r, c);
-    });
+    emit.loop(0, tile.shape.columns, 1,
+              [&](Value c) { emit.storeElement(emit.zero(element), tile, r, c); });
     return;
   }
   Value zero = emit.zero(emit.vec(emit.target.lanes, element));
-  emit.loop(0, tile.shape.inner, emit.target.lanes, [&](Value c) { emit.storeVector(zero, tile, r, c); });
+  emit.loop(0, tile.shape.inner, emit.target.lanes,
+            [&](Value c) { emit.storeVector(zero, tile, r, c); });
 }
 
 void storeRow(Emit &emit, const Transfer &t, Value r, Value offset, Value count) {
@@ -141,7 +140,8 @@ void storeRow(Emit &emit, const Transfer &t, Value r, Value offset, Value count)
 /// a missing row, costs a few lines of traffic and never faults.
 void prefetchAhead(Emit &emit, const Transfer &t, Value r) {
   constexpr int64_t kAhead = 8192, kLine = 64;
-  int64_t bytes = cast<MemRefType>(t.base.getType()).getElementTypeBitWidth() / 8, rows = t.tile.shape.rows;
+  int64_t bytes = cast<MemRefType>(t.base.getType()).getElementTypeBitWidth() / 8,
+          rows = t.tile.shape.rows;
   if (!t.vectorises() || rows < 16 || t.columns * bytes < kLine)
     return;
   int64_t distance = std::clamp<int64_t>(kAhead / (t.columns * bytes), 1, 2 * rows);
@@ -158,13 +158,14 @@ void prefetchAhead(Emit &emit, const Transfer &t, Value r) {
   if (t.first)
     at = emit.add(at, t.first);
   for (int64_t line = 0; line < t.columns * bytes; line += kLine)
-    memref::PrefetchOp::create(emit, t.base, ValueRange{emit.add(at, line / bytes)}, /*isWrite=*/false,
+    memref::PrefetchOp::create(emit, t.base, ValueRange{emit.add(at, line / bytes)},
+                               /*isWrite=*/false,
                                /*localityHint=*/3, /*isDataCache=*/true);
 }
 
 template <typename Op> Transfer describe(Op op, Buffer tile, Buffer addresses) {
-  return {op.getBase(), op.getRows(), op.getFirst(), op.getStride(), op.getLimit(),
-          tile,         addresses,    tile.shape.columns};
+  return {op.getBase(),  op.getRows(), op.getFirst(), op.getStride(),
+          op.getLimit(), tile,         addresses,     tile.shape.columns};
 }
 
 } // namespace
@@ -182,7 +183,8 @@ void Lowering::lowerLoad(tile::LoadOp op) {
   });
   // Lanes beyond the last row compute too: give them something harmless.
   if (t.tile.shape.lanesOverRows)
-    emit.loop(t.tile.shape.rows, t.tile.shape.paddedRows(), 1, [&](Value r) { zeroRow(emit, t.tile, r); });
+    emit.loop(t.tile.shape.rows, t.tile.shape.paddedRows(), 1,
+              [&](Value r) { zeroRow(emit, t.tile, r); });
 }
 
 void Lowering::lowerStore(tile::StoreOp op) {
@@ -220,7 +222,8 @@ void Lowering::lowerPagedRows(tile::PagedRowsOp op) {
     Value entry = emit.add(op.getBase(), arith::DivUIOp::create(emit, key, page));
     Value slot = arith::RemUIOp::create(emit, key, page);
     Value id = memref::LoadOp::create(emit, op.getTable(), ValueRange{entry});
-    Value known = arith::CmpIOp::create(emit, arith::CmpIPredicate::sge, id, emit.zero(id.getType()));
+    Value known =
+        arith::CmpIOp::create(emit, arith::CmpIPredicate::sge, id, emit.zero(id.getType()));
     Value p = arith::IndexCastOp::create(emit, emit.getIndexType(), id);
     Value at = emit.add(emit.add(op.getOffset(), emit.mul(p, op.getPageStride())),
                         emit.mul(slot, op.getSlotStride()));

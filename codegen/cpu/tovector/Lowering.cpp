@@ -79,7 +79,8 @@ LogicalResult Lowering::check() {
       }
     if (isa<tile::TileDialect>(op->getDialect()))
       return isa<tile::MapOp>(op) ? WalkResult::skip() : WalkResult::advance();
-    if (!hasTiles(op) || isControlFlow(op) || (op->getNumResults() == 1 && isSplat(op->getResult(0))))
+    if (!hasTiles(op) || isControlFlow(op) ||
+        (op->getNumResults() == 1 && isSplat(op->getResult(0))))
       return WalkResult::advance();
     op->emitOpError("works on tiles, which the CPU target does not lower; use tile ops, scf "
                     "loops and splat constants");
@@ -91,7 +92,8 @@ LogicalResult Lowering::check() {
 LogicalResult Lowering::run() {
   if (failed(check()))
     return failure();
-  auto scratchType = MemRefType::get({ShapedType::kDynamic}, IntegerType::get(function.getContext(), 8));
+  auto scratchType =
+      MemRefType::get({ShapedType::kDynamic}, IntegerType::get(function.getContext(), 8));
   unsigned position = function.getNumArguments();
   NamedAttribute mark(StringAttr::get(function.getContext(), kScratchArgumentAttr),
                       UnitAttr::get(function.getContext()));
@@ -100,8 +102,9 @@ LogicalResult Lowering::run() {
                                      function.getLoc())))
     return failure();
   scratch = function.getArgument(position);
-  function->setAttr(tile::kScratchAttr,
-                    IntegerAttr::get(IntegerType::get(function.getContext(), 64), plan.scratchBytes()));
+  function->setAttr(
+      tile::kScratchAttr,
+      IntegerAttr::get(IntegerType::get(function.getContext(), 64), plan.scratchBytes()));
   return lowerBlock(function.getBody().front());
 }
 
@@ -147,9 +150,7 @@ LogicalResult Lowering::lowerOp(Operation *op) {
       .Case([&](tile::MapOp map) { return absorbingProduct(map) ? success() : lowerMap(map); })
       .Case([&](tile::ReduceColumnsOp reduce) { return lowerReduceColumns(reduce), success(); })
       .Case([&](arith::ConstantOp constant) { return materialise(constant), success(); })
-      .Default([&](Operation *other) {
-        return other->emitOpError("has no lowering to the CPU");
-      });
+      .Default([&](Operation *other) { return other->emitOpError("has no lowering to the CPU"); });
 }
 
 void Lowering::materialise(Operation *constant) {
@@ -188,7 +189,8 @@ void Lowering::lowerEdges(Operation *op) {
 namespace {
 
 SmallVector<Value> withoutTiles(ValueRange values) {
-  return llvm::filter_to_vector(values, [](Value value) { return !isa<TensorType>(value.getType()); });
+  return llvm::filter_to_vector(values,
+                                [](Value value) { return !isa<TensorType>(value.getType()); });
 }
 
 void eraseTileArguments(Block &block) {
@@ -234,7 +236,8 @@ void reduceToMap(tile::ReduceOp reduce) {
   Block &body = map.getBody().emplaceBlock();
   Type element = cast<RankedTensorType>(reduce.getTile().getType()).getElementType();
   body.addArgument(element, reduce.getLoc());
-  body.addArguments({builder.getI32Type(), builder.getI32Type()}, {reduce.getLoc(), reduce.getLoc()});
+  body.addArguments({builder.getI32Type(), builder.getI32Type()},
+                    {reduce.getLoc(), reduce.getLoc()});
   builder.setInsertionPointToStart(&body);
   tile::YieldOp::create(builder, reduce.getLoc(), ValueRange{body.getArgument(0)});
   reduce.replaceAllUsesWith(map.getResult(0));
@@ -247,7 +250,8 @@ struct ConvertTileToVector : llmopt::cpu::impl::ConvertTileToVectorBase<ConvertT
   void runOnOperation() override {
     func::FuncOp function = getOperation();
     bool any = false;
-    function.walk([&](Operation *op) { any |= isa_and_nonnull<tile::TileDialect>(op->getDialect()); });
+    function.walk(
+        [&](Operation *op) { any |= isa_and_nonnull<tile::TileDialect>(op->getDialect()); });
     if (!any || function.isExternal())
       return;
     if (!function.getBody().hasOneBlock()) {

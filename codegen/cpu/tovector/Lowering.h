@@ -69,7 +69,7 @@ struct FetchAhead {
 /// Operands of a product in memory. `start` is the accumulator read, absent for a splat.
 struct MmaOperands {
   Buffer a, b, start, result;
-  mlir::Value startScalar; ///< set when c is a splat
+  mlir::Value startScalar;        ///< set when c is a splat
   std::optional<Buffer> rowScale; ///< factor of each row of c, applied as it is read
   std::optional<FetchAhead> fetch;
   bool transposeB = false;

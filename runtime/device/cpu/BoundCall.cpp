@@ -48,27 +48,23 @@ std::vector<uint32_t> equalShares(uint64_t count, uint64_t workers) {
 
 } // namespace
 
-Status BoundCall::planAttention(State &state, const PlanOptions &plan,
-                                const BindOptions &options) {
+Status BoundCall::planAttention(State &state, const PlanOptions &plan, const BindOptions &options) {
   const Program &program = state.program.program();
   StatusOr<BatchShape> batch = buildBatch(program, state.arrays);
   if (!batch)
     return batch.status();
   if (options.validatePages)
-    LLMOPT_RETURN_IF_ERROR(
-        checkPages(program, state.arrays, *batch, state.scalars.values));
+    LLMOPT_RETURN_IF_ERROR(checkPages(program, state.arrays, *batch, state.scalars.values));
   StatusOr<Plan> made = makePlan(program, *batch, state.scalars.values, plan);
   if (!made)
     return made.status();
   state.plan = *std::move(made);
   if (state.plan.partialRows > 0 && !hasKernel(program, KernelKind::Merge))
-    return makeStatus(
-        StatusCode::Internal,
-        "program '{}' has no merge kernel and its plan has splits; ask for "
-        "no splits",
-        program.name);
-  state.partialOut =
-      AlignedBuffer(state.plan.partialRows * program.facts.dV * sizeof(float));
+    return makeStatus(StatusCode::Internal,
+                      "program '{}' has no merge kernel and its plan has splits; ask for "
+                      "no splits",
+                      program.name);
+  state.partialOut = AlignedBuffer(state.plan.partialRows * program.facts.dV * sizeof(float));
   state.partialLse = AlignedBuffer(state.plan.partialRows * sizeof(float));
   return {};
 }
@@ -77,12 +73,11 @@ Status BoundCall::planAttention(State &state, const PlanOptions &plan,
 Status BoundCall::planAppend(State &state) {
   const Program &program = state.program.program();
   LLMOPT_RETURN_IF_ERROR(checkSlotMapping(program, state.arrays));
-  int64_t tokens =
-      extentOf(program, state.arrays, Dimension::Appended).value_or(0);
+  int64_t tokens = extentOf(program, state.arrays, Dimension::Appended).value_or(0);
   if (tokens > std::numeric_limits<uint32_t>::max())
     return makeStatus(StatusCode::ResourceExhausted,
-                      "{} tokens are to be appended; at most {} are allowed",
-                      tokens, std::numeric_limits<uint32_t>::max());
+                      "{} tokens are to be appended; at most {} are allowed", tokens,
+                      std::numeric_limits<uint32_t>::max());
   state.sharedOffsets = equalShares(tokens, state.plan.workers);
   return {};
 }
@@ -94,8 +89,8 @@ Status BoundCall::planCombine(State &state) {
   int64_t heads = extentOf(program, state.arrays, Dimension::QueryHead).value_or(0);
   if (tokens * heads > std::numeric_limits<uint32_t>::max())
     return makeStatus(StatusCode::ResourceExhausted,
-                      "{} tokens of {} heads are to be merged; at most {} pairs are allowed", tokens,
-                      heads, std::numeric_limits<uint32_t>::max());
+                      "{} tokens of {} heads are to be merged; at most {} pairs are allowed",
+                      tokens, heads, std::numeric_limits<uint32_t>::max());
   state.sharedOffsets = equalShares(tokens * heads, state.plan.workers);
   return {};
 }
@@ -130,8 +125,7 @@ void BoundCall::buildBlocks(State &state) {
   if (!state.counters.empty())
     buffers.set<uint64_t>(BufferRole::Counters, state.counters);
   auto partialRows = static_cast<int64_t>(plan.partialRows);
-  buffers[BufferRole::PartialOut] = {state.partialOut.data(), partialRows,
-                                     program.facts.dV};
+  buffers[BufferRole::PartialOut] = {state.partialOut.data(), partialRows, program.facts.dV};
   buffers[BufferRole::PartialLse] = {state.partialLse.data(), partialRows, 1};
   for (size_t kernel = 0; kernel < program.kernels.size(); ++kernel) {
     PlanBuffers own = buffers;
@@ -146,8 +140,7 @@ void BoundCall::buildBlocks(State &state) {
     state.blocks.push_back(makeParamBlock(program, state.arrays, own));
     uint64_t scratch = program.kernels[kernel].scratchBytes;
     constexpr uint64_t kLine = AlignedBuffer::kAlignment;
-    state.scratchBytes =
-        std::max(state.scratchBytes, (scratch + kLine - 1) / kLine * kLine);
+    state.scratchBytes = std::max(state.scratchBytes, (scratch + kLine - 1) / kLine * kLine);
   }
 }
 
@@ -159,8 +152,7 @@ StatusOr<BoundCall> BoundCall::bindUnguarded(const CpuProgram &program,
   if (!arrays)
     return arrays.status();
   state->arrays = *std::move(arrays);
-  StatusOr<ScalarTable> scalars =
-      resolveScalars(program.program(), arguments, state->arrays);
+  StatusOr<ScalarTable> scalars = resolveScalars(program.program(), arguments, state->arrays);
   if (!scalars)
     return scalars.status();
   state->scalars = *std::move(scalars);
@@ -169,15 +161,13 @@ StatusOr<BoundCall> BoundCall::bindUnguarded(const CpuProgram &program,
   return BoundCall(std::move(state));
 }
 
-StatusOr<BoundCall> BoundCall::bind(const CpuProgram &program,
-                                    const CallArguments &arguments,
+StatusOr<BoundCall> BoundCall::bind(const CpuProgram &program, const CallArguments &arguments,
                                     const BindOptions &options) {
   try {
     return bindUnguarded(program, arguments, options);
   } catch (const std::bad_alloc &) {
     return makeStatus(StatusCode::ResourceExhausted,
-                      "no memory for the plan of a call of program '{}'",
-                      program.program().name);
+                      "no memory for the plan of a call of program '{}'", program.program().name);
   }
 }
 
@@ -198,17 +188,15 @@ Status BoundCall::runKernels(ThreadPool &pool, KernelKind kind) {
     if (scratch)
       scratch += thread * state->scratchBytes;
     for (size_t kernel : kernels) {
-      int result = state->program.entry(kernel)(state->blocks[kernel].data(),
-                                                worker, scratch);
+      int result = state->program.entry(kernel)(state->blocks[kernel].data(), worker, scratch);
       uint64_t none = 0;
       if (result != 0)
-        failure.compare_exchange_strong(
-            none, (uint64_t{kernel} + 1) << 32 | static_cast<uint32_t>(result));
+        failure.compare_exchange_strong(none, (uint64_t{kernel} + 1) << 32 |
+                                                  static_cast<uint32_t>(result));
     }
   });
   if (uint64_t failed = failure.load())
-    return makeStatus(StatusCode::Internal,
-                      "kernel '{}' of program '{}' returned {}",
+    return makeStatus(StatusCode::Internal, "kernel '{}' of program '{}' returned {}",
                       program.kernels[(failed >> 32) - 1].entry, program.name,
                       static_cast<int32_t>(failed & 0xffffffff));
   return {};
@@ -220,8 +208,8 @@ Status BoundCall::run(ThreadPool &pool) {
     try {
       state->scratch = AlignedBuffer(scratch);
     } catch (const std::bad_alloc &) {
-      return makeStatus(StatusCode::ResourceExhausted,
-                        "no memory for {} bytes of scratch", scratch);
+      return makeStatus(StatusCode::ResourceExhausted, "no memory for {} bytes of scratch",
+                        scratch);
     }
   }
   std::fill(state->counters.begin(), state->counters.end(), 0);

@@ -26,8 +26,7 @@ struct BindOptions {
 class BoundCall {
 public:
   /// The arrays' memory must stay valid as long as the call is used.
-  static StatusOr<BoundCall> bind(const CpuProgram &program,
-                                  const CallArguments &arguments,
+  static StatusOr<BoundCall> bind(const CpuProgram &program, const CallArguments &arguments,
                                   const BindOptions &options = {});
 
   BoundCall(BoundCall &&) = default;
@@ -64,8 +63,7 @@ private:
                                            const CallArguments &arguments,
                                            const BindOptions &options);
   static Status plan(State &state, const BindOptions &options);
-  static Status planAttention(State &state, const PlanOptions &plan,
-                              const BindOptions &options);
+  static Status planAttention(State &state, const PlanOptions &plan, const BindOptions &options);
   static Status planAppend(State &state);
   static Status planCombine(State &state);
   static void buildBlocks(State &state);

@@ -14,22 +14,20 @@ namespace {
 
 Status checkImage(const Image &image, size_t index, const CpuInfo &cpu) {
   if (!image.triple.starts_with("x86_64"))
-    return makeStatus(
-        StatusCode::Unavailable,
-        "image {} is for '{}'; this runtime runs x86_64 images on a CPU; "
-        "compile the spec for this machine",
-        index, image.triple);
+    return makeStatus(StatusCode::Unavailable,
+                      "image {} is for '{}'; this runtime runs x86_64 images on a CPU; "
+                      "compile the spec for this machine",
+                      index, image.triple);
   std::vector<std::string> missing = missingFeatures(cpu, image.features);
   if (missing.empty())
     return {};
   std::string names;
   for (const std::string &name : missing)
     names += (names.empty() ? "" : ", ") + name;
-  return makeStatus(
-      StatusCode::Unavailable,
-      "image {} needs CPU features that this processor ('{}') lacks: {}; "
-      "compile the spec for this machine",
-      index, cpu.brand, names);
+  return makeStatus(StatusCode::Unavailable,
+                    "image {} needs CPU features that this processor ('{}') lacks: {}; "
+                    "compile the spec for this machine",
+                    index, cpu.brand, names);
 }
 
 } // namespace
@@ -44,11 +42,10 @@ StatusOr<CpuProgram> CpuProgram::load(Program program) {
 StatusOr<CpuProgram> CpuProgram::load(Program program, const CpuInfo &cpu) {
   std::string context = fmt::format("program '{}'", program.name);
   if (program.abiVersion != bundle::kAbiVersion)
-    return makeStatus(
-        StatusCode::Unavailable,
-        "{} has ABI version {}; this runtime runs version {}; compile the "
-        "spec again",
-        context, program.abiVersion, bundle::kAbiVersion);
+    return makeStatus(StatusCode::Unavailable,
+                      "{} has ABI version {}; this runtime runs version {}; compile the "
+                      "spec again",
+                      context, program.abiVersion, bundle::kAbiVersion);
   if (Status status = bundle::validate(program); !status.ok())
     return status.withContext(context);
   try {
@@ -60,21 +57,18 @@ StatusOr<CpuProgram> CpuProgram::load(Program program, const CpuInfo &cpu) {
         return status.withContext(context);
       StatusOr<LoadedObject> object = LoadedObject::load(image.bytes);
       if (!object)
-        return object.status().withContext(
-            fmt::format("{}: image {}", context, i));
+        return object.status().withContext(fmt::format("{}: image {}", context, i));
       state->images.push_back(*std::move(object));
     }
     for (const Kernel &kernel : state->program.kernels) {
-      StatusOr<void *> entry =
-          state->images[kernel.image].function(kernel.entry);
+      StatusOr<void *> entry = state->images[kernel.image].function(kernel.entry);
       if (!entry)
         return entry.status().withContext(context);
       state->entries.push_back(reinterpret_cast<bundle::CpuEntry>(*entry));
     }
     return CpuProgram(std::move(state));
   } catch (const std::bad_alloc &) {
-    return makeStatus(StatusCode::ResourceExhausted, "{}: no memory to load it",
-                      context);
+    return makeStatus(StatusCode::ResourceExhausted, "{}: no memory to load it", context);
   }
 }
 

@@ -34,8 +34,7 @@ private:
     std::vector<bundle::CpuEntry> entries;
   };
 
-  explicit CpuProgram(std::shared_ptr<const State> state)
-      : state(std::move(state)) {}
+  explicit CpuProgram(std::shared_ptr<const State> state) : state(std::move(state)) {}
 
   std::shared_ptr<const State> state;
 };

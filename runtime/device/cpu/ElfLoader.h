@@ -6,7 +6,7 @@
 //   if (!object) return object.status();
 //   StatusOr<void *> entry = object->function("attend");
 //
-// One mapping holds code and call stubs (read, execute), constants and the
+// One mapping holds code and call thunks (read, execute), constants and the
 // global offset table (read), data (read, write); no page is ever writable and
 // executable at once. Supported is what LLVM emits for kernels in the small
 // code model, static or position independent. Thread-local variables,
@@ -30,9 +30,8 @@ public:
   /// `resolve` is asked for each external symbol that is referred to, and
   /// answers with functions; a symbol that it does not know is an error, also a
   /// weak one. The bytes are not needed afterwards.
-  static StatusOr<LoadedObject>
-  load(std::span<const uint8_t> bytes,
-       const SymbolResolver &resolve = resolveHostSymbol);
+  static StatusOr<LoadedObject> load(std::span<const uint8_t> bytes,
+                                     const SymbolResolver &resolve = resolveHostSymbol);
 
   LoadedObject(LoadedObject &&other) noexcept;
   LoadedObject &operator=(LoadedObject &&other) noexcept;

@@ -15,34 +15,25 @@ namespace {
 // LLVM calls these where the CPU has no instruction for a 16-bit conversion. A
 // half travels in the low bits of a vector register, and so does a bfloat:
 // _Float16 gives both the right place.
-_Float16 truncateFloatToHalf(float value) {
-  return std::bit_cast<_Float16>(f32ToF16(value));
-}
-_Float16 truncateFloatToBfloat(float value) {
-  return std::bit_cast<_Float16>(f32ToBf16(value));
-}
-float extendHalfToFloat(_Float16 value) {
-  return f16ToF32(std::bit_cast<uint16_t>(value));
-}
+_Float16 truncateFloatToHalf(float value) { return std::bit_cast<_Float16>(f32ToF16(value)); }
+_Float16 truncateFloatToBfloat(float value) { return std::bit_cast<_Float16>(f32ToBf16(value)); }
+float extendHalfToFloat(_Float16 value) { return f16ToF32(std::bit_cast<uint16_t>(value)); }
 
 struct HostSymbol {
   std::string_view name;
   void *address;
 };
 
-template <typename Result, typename... Args>
-void *addressOf(Result (*function)(Args...)) {
+template <typename Result, typename... Args> void *addressOf(Result (*function)(Args...)) {
   return reinterpret_cast<void *>(function);
 }
 
 /// The f32 and the f64 version of a function of one or two arguments.
-#define LLMOPT_MATH1(name)                                                     \
-  {#name "f", addressOf<float, float>(::name##f)}, {                           \
-    #name, addressOf<double, double>(::name)                                   \
-  }
-#define LLMOPT_MATH2(name)                                                     \
-  {#name "f", addressOf<float, float, float>(::name##f)}, {                    \
-    #name, addressOf<double, double, double>(::name)                           \
+#define LLMOPT_MATH1(name)                                                                         \
+  {#name "f", addressOf<float, float>(::name##f)}, { #name, addressOf<double, double>(::name) }
+#define LLMOPT_MATH2(name)                                                                         \
+  {#name "f", addressOf<float, float, float>(::name##f)}, {                                        \
+    #name, addressOf<double, double, double>(::name)                                               \
   }
 
 // Taken by address instead of looked up by name: the linker then proves that
@@ -105,9 +96,8 @@ const HostSymbol kHostSymbols[] = {
 } // namespace
 
 void *resolveHostSymbol(std::string_view name) {
-  const auto *found =
-      std::find_if(std::begin(kHostSymbols), std::end(kHostSymbols),
-                   [&](const HostSymbol &s) { return s.name == name; });
+  const auto *found = std::find_if(std::begin(kHostSymbols), std::end(kHostSymbols),
+                                   [&](const HostSymbol &s) { return s.name == name; });
   return found == std::end(kHostSymbols) ? nullptr : found->address;
 }
 

@@ -12,14 +12,14 @@ RelocationNeeds needsOf(uint32_t type) {
   case R_X86_64_64:
   case R_X86_64_PC64:
     return {.known = true};
-  // A 32-bit field rarely reaches an external function; its stub is always near
+  // A 32-bit field rarely reaches an external function; its thunk is always near
   // and serves as its address too.
   case R_X86_64_PC32:
   case R_X86_64_PLT32:
-    return {.known = true, .stub = true};
+    return {.known = true, .thunk = true};
   case R_X86_64_32:
   case R_X86_64_32S:
-    return {.known = true, .stub = true, .lowMemory = true};
+    return {.known = true, .thunk = true, .lowMemory = true};
   case R_X86_64_GOTPCREL:
   case R_X86_64_GOTPCRELX:
   case R_X86_64_REX_GOTPCRELX:
@@ -31,8 +31,8 @@ RelocationNeeds needsOf(uint32_t type) {
 
 std::string relocationName(uint32_t type) {
   switch (type) {
-#define LLMOPT_NAME(name)                                                      \
-  case name:                                                                   \
+#define LLMOPT_NAME(name)                                                                          \
+  case name:                                                                                       \
     return #name;
     LLMOPT_NAME(R_X86_64_NONE)
     LLMOPT_NAME(R_X86_64_64)
@@ -84,12 +84,10 @@ uint32_t patchBytes(uint32_t type) {
   }
 }
 
-Status patch(uint8_t *place, uint64_t address, uint32_t type, uint64_t target,
-             int64_t addend) {
+Status patch(uint8_t *place, uint64_t address, uint32_t type, uint64_t target, int64_t addend) {
   // Unsigned arithmetic wraps, as the psABI means it.
   uint64_t value = target + static_cast<uint64_t>(addend);
-  bool relative =
-      type != R_X86_64_64 && type != R_X86_64_32 && type != R_X86_64_32S;
+  bool relative = type != R_X86_64_64 && type != R_X86_64_32 && type != R_X86_64_32S;
   if (relative)
     value -= address;
   uint32_t bytes = patchBytes(type);
@@ -100,16 +98,14 @@ Status patch(uint8_t *place, uint64_t address, uint32_t type, uint64_t target,
   if (bytes == 0)
     return {};
   auto asSigned = static_cast<int64_t>(value);
-  bool fits = type == R_X86_64_32
-                  ? value <= std::numeric_limits<uint32_t>::max()
-                  : asSigned >= std::numeric_limits<int32_t>::min() &&
-                        asSigned <= std::numeric_limits<int32_t>::max();
+  bool fits = type == R_X86_64_32 ? value <= std::numeric_limits<uint32_t>::max()
+                                  : asSigned >= std::numeric_limits<int32_t>::min() &&
+                                        asSigned <= std::numeric_limits<int32_t>::max();
   if (!fits)
-    return makeStatus(
-        StatusCode::Unimplemented,
-        "{} gives {:#x}, which does not fit 32 bits; compile as position "
-        "independent code",
-        relocationName(type), value);
+    return makeStatus(StatusCode::Unsupported,
+                      "{} gives {:#x}, which does not fit 32 bits; compile as position "
+                      "independent code",
+                      relocationName(type), value);
   auto field = static_cast<uint32_t>(value);
   std::memcpy(place, &field, 4);
   return {};

@@ -13,7 +13,7 @@ namespace llmopt::runtime {
 struct RelocationNeeds {
   bool known = false;
   bool got = false;       ///< an entry of the global offset table
-  bool stub = false;      ///< a call stub, if the symbol is external
+  bool thunk = false;     ///< a call thunk, if the symbol is external
   bool lowMemory = false; ///< addresses below 2 GiB
 };
 
@@ -29,9 +29,8 @@ std::string_view reasonAgainst(uint32_t type);
 uint32_t patchBytes(uint32_t type);
 
 /// Patches `place` (writable), which will run at `address`. `target` is the
-/// symbol, its stub or its table entry. Refuses a value that does not fit the
+/// symbol, its thunk or its table entry. Refuses a value that does not fit the
 /// field.
-Status patch(uint8_t *place, uint64_t address, uint32_t type, uint64_t target,
-             int64_t addend);
+Status patch(uint8_t *place, uint64_t address, uint32_t type, uint64_t target, int64_t addend);
 
 } // namespace llmopt::runtime

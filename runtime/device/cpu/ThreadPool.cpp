@@ -43,8 +43,7 @@ uint32_t ThreadPool::defaultThreads() {
     uint32_t value = 0;
     const char *end = text + std::strlen(text);
     auto [stop, error] = std::from_chars(text, end, value);
-    if (error == std::errc() && stop == end && value >= 1 &&
-        value <= kMaxThreads)
+    if (error == std::errc() && stop == end && value >= 1 && value <= kMaxThreads)
       return value;
   }
   cpu_set_t set;
@@ -80,8 +79,8 @@ void ThreadPool::drain(uint32_t thread) {
   Inside outer = std::exchange(inside, {this, thread});
   uint64_t now = available.load(std::memory_order_acquire);
   while (now & kWorkersMask) {
-    if (!available.compare_exchange_weak(
-            now, now - 1, std::memory_order_acq_rel, std::memory_order_acquire))
+    if (!available.compare_exchange_weak(now, now - 1, std::memory_order_acq_rel,
+                                         std::memory_order_acquire))
       continue;
     uint32_t worker = jobWorkers - static_cast<uint32_t>(now & kWorkersMask);
     job.call(job.context, worker, thread);

@@ -42,9 +42,7 @@ public:
     auto call = [](void *context, uint32_t worker, uint32_t thread) noexcept {
       (*static_cast<Plain *>(context))(worker, thread);
     };
-    run({call,
-         const_cast<void *>(static_cast<const void *>(std::addressof(body)))},
-        workers);
+    run({call, const_cast<void *>(static_cast<const void *>(std::addressof(body)))}, workers);
   }
 
   /// LLMOPT_THREADS if it is a number from 1 to kMaxThreads, else the
@@ -54,8 +52,7 @@ public:
 
 private:
   struct Job {
-    void (*call)(void *context, uint32_t worker,
-                 uint32_t thread) noexcept = nullptr;
+    void (*call)(void *context, uint32_t worker, uint32_t thread) noexcept = nullptr;
     void *context = nullptr;
   };
 

@@ -24,11 +24,12 @@ std::string tileBody(const AttentionSpec &spec, bool masked) {
   std::string rows = R"(
         %left = arith.subi %nk, %u : index
 )";
-  rows += spec.page
-              ? R"(        %krows = tile.paged_rows %table[%c0] from %u count %left page $page offset %c0 strides %kpage, %kd : memref<?xi32>, tensor<$Nx1xi64>
+  rows +=
+      spec.page
+          ? R"(        %krows = tile.paged_rows %table[%c0] from %u count %left page $page offset %c0 strides %kpage, %kd : memref<?xi32>, tensor<$Nx1xi64>
         %vrows = tile.paged_rows %table[%c0] from %u count %left page $page offset %c0 strides %vpage, %vd : memref<?xi32>, tensor<$Nx1xi64>
 )"
-              : R"(        %koff = arith.muli %u, %kd : index
+          : R"(        %koff = arith.muli %u, %kd : index
         %voff = arith.muli %u, %vd : index
         %krows = tile.strided_rows %koff, %kd, %left : tensor<$Nx1xi64>
         %vrows = tile.strided_rows %voff, %vd, %left : tensor<$Nx1xi64>
@@ -55,7 +56,8 @@ std::string tileBody(const AttentionSpec &spec, bool masked) {
         } -> tensor<$Mx$Nx$T>
         %v = tile.load %vbase[%vrows] : memref<?x$T>, tensor<$Nx1xi64> -> tensor<$Nx$dvx$T>
         %acc2 = tile.mma %pb, %v, %acc1 : tensor<$Mx$Nx$T>, tensor<$Nx$dvx$T>, tensor<$Mx$dvxf32>)";
-  return rows + R"(        %k = tile.load %kbase[%krows] : memref<?x$T>, tensor<$Nx1xi64> -> tensor<$Nx$dx$T>
+  return rows +
+         R"(        %k = tile.load %kbase[%krows] : memref<?x$T>, tensor<$Nx1xi64> -> tensor<$Nx$dx$T>
         %s = tile.mma %q, %k, %zs transpose_b : tensor<$Mx$dx$T>, tensor<$Nx$dx$T>, tensor<$Mx$Nxf32>
         %s1 = tile.map(%s, %pos : tensor<$Mx$Nxf32>, tensor<$Mx1xi32>) {
         ^bb0(%x: f32, %bound: i32, %r: i32, %c: i32):
@@ -268,7 +270,10 @@ void AttentionData::run(Kernel &kernel) {
     return wide ? static_cast<const void *>(a.data()) : static_cast<const void *>(b.data());
   };
   kernel.clear();
-  kernel.slot(pick(q, qNarrow)).slot(pick(k, kNarrow)).slot(pick(v, vNarrow)).slot(pick(o, oNarrow));
+  kernel.slot(pick(q, qNarrow))
+      .slot(pick(k, kNarrow))
+      .slot(pick(v, vNarrow))
+      .slot(pick(o, oNarrow));
   kernel.slot(static_cast<const void *>(lses.data())).slot(static_cast<const void *>(table.data()));
   kernel.slot(rows).slot(keys).slot(scale * 1.44269504f);
   kernel.run();

@@ -93,7 +93,8 @@ TEST(Attention, batch_invariant) {
   for (const Isa &isa : availableIsas())
     for (const char *type : {"f32", "bf16"}) {
       SCOPED_TRACE(std::string(isa.name) + " " + type);
-      AttentionSpec one = invariant(spec(1, 64, 80, type)), many = invariant(spec(48, 64, 80, type));
+      AttentionSpec one = invariant(spec(1, 64, 80, type)),
+                    many = invariant(spec(48, 64, 80, type));
       auto a = Kernel::compile(attentionProgram(one), optionsFor(isa), "attend");
       auto b = Kernel::compile(attentionProgram(many), optionsFor(isa), "attend");
       ASSERT_TRUE(a && b);

@@ -12,8 +12,8 @@
 
 #include <chrono>
 #include <cmath>
-#include <cstdlib>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <gtest/gtest.h>
@@ -38,7 +38,8 @@ std::vector<Isa> llmopt::cpu::test::availableIsas() {
   if (host["avx512f"] && host["avx512bw"] && host["avx512vl"] && host["avx512dq"])
     isas.push_back({"avx512", "+avx512f,+avx512bw,+avx512vl,+avx512dq,+avx2,+fma,+f16c"});
   if (host["avx512bf16"])
-    isas.push_back({"avx512bf16", "+avx512bf16,+avx512f,+avx512bw,+avx512vl,+avx512dq,+avx2,+fma,+f16c"});
+    isas.push_back(
+        {"avx512bf16", "+avx512bf16,+avx512f,+avx512bw,+avx512vl,+avx512dq,+avx2,+fma,+f16c"});
   return isas;
 }
 

@@ -20,7 +20,8 @@ func.func @apply(%x: memref<?xf32>, %y: memref<?xf32>) attributes {tile.kernel} 
   %t = tile.load %x[%rows] : memref<?xf32>, tensor<64x1xi64> -> tensor<64x64xf32>
   %o = tile.map(%t : tensor<64x64xf32>) {
   ^bb0(%a: f32, %r: i32, %c: i32):
-    %v = )" + op + R"( %a : f32
+    %v = )" +
+         op + R"( %a : f32
     tile.yield %v : f32
   } -> tensor<64x64xf32>
   tile.store %o, %y[%rows] : tensor<64x64xf32>, memref<?xf32>, tensor<64x1xi64>
@@ -72,7 +73,8 @@ void check(const Function &function, const Isa &isa) {
         worst = error, at = x[i];
     }
     for (size_t i = 0; i < kCount; ++i)
-      x[i] = float(function.low + (function.high - function.low) * (round * kCount + i) / (20.0 * kCount));
+      x[i] = float(function.low +
+                   (function.high - function.low) * (round * kCount + i) / (20.0 * kCount));
   }
   EXPECT_LE(worst, function.bound) << "at " << at;
   printf("%-10s %-8s %.2f ulp at %g\n", isa.name, function.op, worst, at);
@@ -105,7 +107,8 @@ TEST(Math, special_values) {
     float payload;
     uint32_t bits = 0x7fc001ff;
     std::memcpy(&payload, &bits, 4);
-    auto exp2 = apply("math.exp2", {-INFINITY, -1e30f, -127, 0, 1, INFINITY, NAN, payload, 127.5f, 128});
+    auto exp2 =
+        apply("math.exp2", {-INFINITY, -1e30f, -127, 0, 1, INFINITY, NAN, payload, 127.5f, 128});
     EXPECT_EQ(exp2[0], 0);
     EXPECT_EQ(exp2[1], 0);
     EXPECT_EQ(exp2[2], 0);

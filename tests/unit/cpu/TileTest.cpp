@@ -46,7 +46,8 @@ func.func @softmax(%x: memref<?xf32>, %y: memref<?xf32>, %stride: index, %n: ind
   for (const Isa &isa : availableIsas())
     for (auto [rows, columns] : {std::pair<int64_t, int64_t>{7, 75}, {1, 1}, {5, 16}, {3, 300}}) {
       SCOPED_TRACE(testing::Message() << isa.name << " " << rows << "x" << columns);
-      auto kernel = Kernel::compile(with(text, {{"ROWS", rows}, {"COLS", columns}}), optionsFor(isa), "softmax");
+      auto kernel = Kernel::compile(with(text, {{"ROWS", rows}, {"COLS", columns}}),
+                                    optionsFor(isa), "softmax");
       ASSERT_TRUE(kernel);
       int64_t stride = columns + 3, used = rows > 1 ? rows - 1 : 1;
       std::vector<float> x((rows + 1) * stride, kNan), y(x.size(), 777.0f);
@@ -62,7 +63,8 @@ func.func @softmax(%x: memref<?xf32>, %y: memref<?xf32>, %stride: index, %n: ind
         for (int64_t c = 0; c < columns; ++c)
           total += std::exp(double(x[(r + 1) * stride + c]));
         for (int64_t c = 0; c < columns; ++c)
-          ASSERT_NEAR(y[(r + 1) * stride + c], std::exp(double(x[(r + 1) * stride + c])) / total, 3e-7);
+          ASSERT_NEAR(y[(r + 1) * stride + c], std::exp(double(x[(r + 1) * stride + c])) / total,
+                      3e-7);
         ASSERT_EQ(y[(r + 1) * stride + columns], 777.0f);
       }
       ASSERT_EQ(y[0], 777.0f);
@@ -111,15 +113,25 @@ TEST(Tile, matmul_with_bias_of_odd_sizes) {
     int64_t m, n, k;
   };
   for (const Isa &isa : availableIsas())
-    for (Size s : {Size{5, 7, 9}, {1, 33, 65}, {32, 24, 17}, {48, 1, 5}, {64, 13, 1}, {1, 1, 1}, {7, 50, 40}})
+    for (Size s : {Size{5, 7, 9},
+                   {1, 33, 65},
+                   {32, 24, 17},
+                   {48, 1, 5},
+                   {64, 13, 1},
+                   {1, 1, 1},
+                   {7, 50, 40}})
       for (int form = 0; form < 3; ++form) {
-        SCOPED_TRACE(testing::Message() << isa.name << " " << s.m << "x" << s.n << "x" << s.k << " form " << form);
+        SCOPED_TRACE(testing::Message()
+                     << isa.name << " " << s.m << "x" << s.n << "x" << s.k << " form " << form);
         std::string text = kMatmul;
         text.replace(text.find("LOADB"), 5, kLoads[form]);
-        text.replace(text.find("MMA"), 3,
-                     form == 1 ? "transpose_b : tensor<ROWSxDEPTHxf32>, tensor<COLSxDEPTHxf32>, tensor<ROWSxCOLSxf32>"
-                               : ": tensor<ROWSxDEPTHxf32>, tensor<DEPTHxCOLSxf32>, tensor<ROWSxCOLSxf32>");
-        auto kernel = Kernel::compile(with(text, {{"ROWS", s.m}, {"COLS", s.n}, {"DEPTH", s.k}}), optionsFor(isa), "matmul");
+        text.replace(
+            text.find("MMA"), 3,
+            form == 1 ? "transpose_b : tensor<ROWSxDEPTHxf32>, tensor<COLSxDEPTHxf32>, "
+                        "tensor<ROWSxCOLSxf32>"
+                      : ": tensor<ROWSxDEPTHxf32>, tensor<DEPTHxCOLSxf32>, tensor<ROWSxCOLSxf32>");
+        auto kernel = Kernel::compile(with(text, {{"ROWS", s.m}, {"COLS", s.n}, {"DEPTH", s.k}}),
+                                      optionsFor(isa), "matmul");
         ASSERT_TRUE(kernel);
         std::mt19937 random(2);
         std::normal_distribution<float> normal;
@@ -137,7 +149,8 @@ TEST(Tile, matmul_with_bias_of_odd_sizes) {
             double sum = 0.5 + bias[c];
             for (int64_t i = 0; i < s.k; ++i)
               sum += double(x[r * s.k + i]) * (form ? w[c * s.k + i] : w[i * s.n + c]);
-            ASSERT_NEAR(y[r * s.n + c], c < limit ? std::max(sum, 0.0) : 777.0, 1e-5) << r << " " << c;
+            ASSERT_NEAR(y[r * s.n + c], c < limit ? std::max(sum, 0.0) : 777.0, 1e-5)
+                << r << " " << c;
           }
       }
 }
@@ -204,7 +217,12 @@ func.func @gather(%x: memref<?xf32>, %table: memref<?xi32>, %y: memref<?xf32>, %
     for (int64_t key : {1, 2, 6, 7, 8, 9, 10, 11, 15, 16})
       for (int64_t i = 0; i < 11; ++i)
         x[5 + table[key / 3] * 33 + key % 3 * 11 + i] = key * 100 + i;
-    kernel->slot(x.data()).slot(table.data()).slot(y.data()).slot(int64_t(1)).slot(int64_t(16)).run();
+    kernel->slot(x.data())
+        .slot(table.data())
+        .slot(y.data())
+        .slot(int64_t(1))
+        .slot(int64_t(16))
+        .run();
     for (int64_t r = 0; r < 20; ++r)
       for (int64_t i = 0; i < 11; ++i) {
         int64_t key = 1 + r;

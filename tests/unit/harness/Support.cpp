@@ -23,8 +23,8 @@ mlir::MLIRContext &context() {
 } // namespace
 
 Spec parse(const std::string &text) {
+  context(); // made first, so that it goes after the modules
   static std::deque<mlir::OwningOpRef<mlir::ModuleOp>> modules;
-  context();
   modules.push_back(mlir::parseSourceString<mlir::ModuleOp>(text, &context()));
   if (modules.back()) {
     llvm::Expected<Spec> spec = findSpec(*modules.back());

@@ -30,7 +30,8 @@ TEST(Schedule, WideHeadsShrinkTheManyRowTile) {
 TEST(Schedule, ManyRowsAreWholeRegisterBlocksOnEveryVectorWidth) {
   for (unsigned bits : {128u, 256u, 512u})
     for (int64_t d : {1, 3, 64, 80, 128, 256, 576}) {
-      Schedule schedule = chooseCpuSchedule({.group = 7, .dQk = d, .dV = d}, target(bits, 512 << 10));
+      Schedule schedule =
+          chooseCpuSchedule({.group = 7, .dQk = d, .dV = d}, target(bits, 512 << 10));
       EXPECT_EQ(schedule.rows.back() % (4 * bits / 32), 0) << bits << " bits, d " << d;
       EXPECT_EQ(schedule.rows.front(), 7);
     }
@@ -42,15 +43,15 @@ TEST(Schedule, GroupsBeyondTheLimitAreCutIntoSeveralTiles) {
 }
 
 TEST(Schedule, BatchInvariantRowsFillWholeVectors) {
-  Schedule schedule =
-      chooseCpuSchedule({.group = 3, .dQk = 64, .dV = 64, .batchInvariant = true}, target(512, 1 << 20));
+  Schedule schedule = chooseCpuSchedule({.group = 3, .dQk = 64, .dV = 64, .batchInvariant = true},
+                                        target(512, 1 << 20));
   for (int64_t rows : schedule.rows)
     EXPECT_EQ(rows % 16, 0);
 }
 
 TEST(Schedule, WishesOfTheSpecHold) {
-  Schedule schedule =
-      chooseCpuSchedule({.group = 4, .dQk = 64, .dV = 64, .rows = 32, .keys = 128}, target(256, 1 << 20));
+  Schedule schedule = chooseCpuSchedule({.group = 4, .dQk = 64, .dV = 64, .rows = 32, .keys = 128},
+                                        target(256, 1 << 20));
   EXPECT_EQ(schedule.rows, (std::vector<int64_t>{32}));
   EXPECT_EQ(schedule.keys, 128);
 }

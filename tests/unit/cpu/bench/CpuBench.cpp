@@ -97,9 +97,11 @@ struct Shape {
   int64_t rows, keys;
 };
 
-AttentionSpec spec(int64_t rows, int64_t keys, int64_t d, const char *type, bool causal = false, int64_t page = 0) {
+AttentionSpec spec(int64_t rows, int64_t keys, int64_t d, const char *type, bool causal = false,
+                   int64_t page = 0) {
   AttentionSpec s;
-  s.tileRows = rows, s.tileKeys = keys, s.d = s.dv = d, s.type = type, s.causal = causal, s.page = page;
+  s.tileRows = rows, s.tileKeys = keys, s.d = s.dv = d, s.type = type, s.causal = causal,
+  s.page = page;
   return s;
 }
 
@@ -148,11 +150,12 @@ int main(int argc, char **argv) {
     double bytes = 2.0 * shape.keys * shape.spec.d * (shape.spec.type == "f32" ? 4 : 2);
     if (shape.spec.causal)
       flops /= 2;
-    printf("%-32s %5.1f ms %6zu B %9.1f %6.1f%%", shape.name, kernel->compileMs, kernel->objectBytes,
-           flops / time * 1e-9, 100 * flops / time * 1e-9 / roof);
+    printf("%-32s %5.1f ms %6zu B %9.1f %6.1f%%", shape.name, kernel->compileMs,
+           kernel->objectBytes, flops / time * 1e-9, 100 * flops / time * 1e-9 / roof);
     if (decode)
       printf(" %9.1f %8.1f%%", bytes / time * 1e-9, 100 * bytes / time * 1e-9 / bandwidth);
-    printf("   (roof %.0f GFLOP/s%s, scratch %.0f KiB)\n", roof, decode ? (" " + std::to_string(int(bandwidth)) + " GB/s").c_str() : "",
+    printf("   (roof %.0f GFLOP/s%s, scratch %.0f KiB)\n", roof,
+           decode ? (" " + std::to_string(int(bandwidth)) + " GB/s").c_str() : "",
            kernel->scratchBytes / 1024.0);
   }
 }

@@ -10,9 +10,7 @@ namespace {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
-bool isNan16(uint16_t bits, uint16_t infinity) {
-  return (bits & 0x7fff) > infinity;
-}
+bool isNan16(uint16_t bits, uint16_t infinity) { return (bits & 0x7fff) > infinity; }
 
 /// Between each two neighbouring finite values: below, at and above the middle.
 template <typename Widen, typename Narrow>
@@ -20,8 +18,7 @@ void checkRounding(uint16_t infinity, Widen widen, Narrow narrow) {
   for (uint32_t bits = 0; bits + 1 < infinity; ++bits) {
     float low = widen(static_cast<uint16_t>(bits));
     float high = widen(static_cast<uint16_t>(bits + 1));
-    float middle =
-        static_cast<float>((double(low) + double(high)) / 2); // exact
+    float middle = static_cast<float>((double(low) + double(high)) / 2); // exact
     uint16_t even = static_cast<uint16_t>(bits + (bits & 1));
     ASSERT_EQ(narrow(middle), even) << bits;
     ASSERT_EQ(narrow(std::nextafter(middle, low)), bits) << bits;
@@ -37,8 +34,7 @@ TEST(Half, F16RoundTripsEveryValue) {
     float value = f16ToF32(static_cast<uint16_t>(bits));
     if (isNan16(bits, 0x7c00)) {
       EXPECT_TRUE(std::isnan(value));
-      EXPECT_EQ(f32ToF16(value), bits | 0x200)
-          << "quiet, payload and sign kept";
+      EXPECT_EQ(f32ToF16(value), bits | 0x200) << "quiet, payload and sign kept";
     } else {
       ASSERT_EQ(f32ToF16(value), bits);
     }
@@ -48,8 +44,8 @@ TEST(Half, F16RoundTripsEveryValue) {
 TEST(Half, F16ValuesMatchTheFormat) {
   for (uint32_t bits = 0; bits < 0x7c00; ++bits) {
     uint32_t exponent = bits >> 10, mantissa = bits & 0x3ff;
-    double expected = exponent ? std::ldexp(1024 + mantissa, int(exponent) - 25)
-                               : std::ldexp(mantissa, -24);
+    double expected =
+        exponent ? std::ldexp(1024 + mantissa, int(exponent) - 25) : std::ldexp(mantissa, -24);
     ASSERT_EQ(f16ToF32(static_cast<uint16_t>(bits)), expected);
     ASSERT_EQ(f16ToF32(static_cast<uint16_t>(bits | 0x8000)), -expected);
   }
@@ -58,9 +54,7 @@ TEST(Half, F16ValuesMatchTheFormat) {
   EXPECT_TRUE(std::signbit(f16ToF32(0x8000)));
 }
 
-TEST(Half, F16RoundsToNearestEven) {
-  checkRounding(0x7c00, f16ToF32, f32ToF16);
-}
+TEST(Half, F16RoundsToNearestEven) { checkRounding(0x7c00, f16ToF32, f32ToF16); }
 
 TEST(Half, F16LimitsOfTheRange) {
   EXPECT_EQ(f32ToF16(65519.996f), 0x7bff);
@@ -85,9 +79,7 @@ TEST(Half, Bf16RoundTripsEveryValue) {
   }
 }
 
-TEST(Half, Bf16RoundsToNearestEven) {
-  checkRounding(0x7f80, bf16ToF32, f32ToBf16);
-}
+TEST(Half, Bf16RoundsToNearestEven) { checkRounding(0x7f80, bf16ToF32, f32ToBf16); }
 
 TEST(Half, Bf16LimitsOfTheRange) {
   EXPECT_EQ(f32ToBf16(std::numeric_limits<float>::max()), 0x7f80);

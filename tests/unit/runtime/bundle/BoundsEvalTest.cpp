@@ -18,17 +18,13 @@ int64_t run(BoundProgram program, const BoundInputs &inputs = {}) {
   return evaluate(program, inputs);
 }
 
-int64_t binary(BoundOp op, int64_t a, int64_t b) {
-  return run({constant(a), constant(b), {op}});
-}
+int64_t binary(BoundOp op, int64_t a, int64_t b) { return run({constant(a), constant(b), {op}}); }
 
 /// The definition itself, one key at a time.
 bool sees(std::span<const KeyInterval> intervals, int64_t keyLen, int64_t key) {
   for (const KeyInterval &part : intervals)
-    if (key >= std::max<int64_t>(part.lo, 0) &&
-        key < std::min(part.hi, keyLen) &&
-        (part.stride <= 0 ||
-         floorMod(key - part.phase, part.stride) < part.width))
+    if (key >= std::max<int64_t>(part.lo, 0) && key < std::min(part.hi, keyLen) &&
+        (part.stride <= 0 || floorMod(key - part.phase, part.stride) < part.width))
       return true;
   return false;
 }
@@ -51,8 +47,7 @@ TEST(BoundProgram, LeavesReadTheInputs) {
   EXPECT_EQ(run({{BoundOp::Scalar, 1}}, inputs), 6);
   EXPECT_EQ(run({{BoundOp::ScalarMin, 1}}, inputs), 2);
   EXPECT_EQ(run({{BoundOp::ScalarMax, 0}}, inputs), 8);
-  EXPECT_EQ(run({{BoundOp::Scalar, 3}}, inputs), 0)
-      << "a missing value reads as 0";
+  EXPECT_EQ(run({{BoundOp::Scalar, 3}}, inputs), 0) << "a missing value reads as 0";
 }
 
 TEST(BoundProgram, DivisionFloorsAndDefinesZero) {
@@ -89,9 +84,8 @@ TEST(BoundProgram, ValidateRefusesMalformedPrograms) {
   EXPECT_FALSE(validate(BoundProgram{{BoundOp::ScalarMin, -1}}, 2).ok());
   EXPECT_FALSE(validate(BoundProgram{{static_cast<BoundOp>(99)}}, 2).ok());
   EXPECT_FALSE(validate(BoundProgram(kMaxBoundInsns + 1, constant(1)), 0).ok());
-  EXPECT_EQ(
-      validate(BoundProgram{{BoundOp::Add}}, 0).message(),
-      "bound program instruction 0 needs two operands; the stack holds 0");
+  EXPECT_EQ(validate(BoundProgram{{BoundOp::Add}}, 0).message(),
+            "bound program instruction 0 needs two operands; the stack holds 0");
 }
 
 TEST(BoundProgram, EvaluateSurvivesWhatValidateRefuses) {
@@ -112,9 +106,8 @@ TEST(BoundSet, ThinningNeedsAllThreePrograms) {
 
 TEST(BoundSet, CausalWindow) {
   // window<100>: keys max(0, p - 99) .. p.
-  BoundInterval interval{
-      .lo = {{BoundOp::QueryLo}, constant(99), {BoundOp::Sub}},
-      .hi = {{BoundOp::QueryHi}, constant(1), {BoundOp::Add}}};
+  BoundInterval interval{.lo = {{BoundOp::QueryLo}, constant(99), {BoundOp::Sub}},
+                         .hi = {{BoundOp::QueryHi}, constant(1), {BoundOp::Add}}};
   BoundSet set{{interval}};
   KeySet keys = evaluate(set, {.queryLo = 500, .queryHi = 510, .keyLen = 505});
   EXPECT_EQ(keys.firstVisible(0, kMax), 401);
@@ -125,11 +118,9 @@ TEST(BoundSet, CausalWindow) {
 }
 
 TEST(BoundSet, NoLimitWindowSeesEverything) {
-  BoundInterval interval{
-      .lo = {{BoundOp::QueryLo}, constant(kMax), {BoundOp::Sub}},
-      .hi = {{BoundOp::QueryHi}, constant(kMax), {BoundOp::Add}}};
-  KeySet keys =
-      evaluate(BoundSet{{interval}}, {.queryLo = 5, .queryHi = 5, .keyLen = 9});
+  BoundInterval interval{.lo = {{BoundOp::QueryLo}, constant(kMax), {BoundOp::Sub}},
+                         .hi = {{BoundOp::QueryHi}, constant(kMax), {BoundOp::Add}}};
+  KeySet keys = evaluate(BoundSet{{interval}}, {.queryLo = 5, .queryHi = 5, .keyLen = 9});
   EXPECT_EQ(keys.firstVisible(0, 9), 0);
   EXPECT_EQ(keys.lastVisible(0, 9), 8);
 }
@@ -150,12 +141,10 @@ TEST(BoundSet, NonPositiveStrideIsAllOrNothing) {
 }
 
 TEST(KeySet, HugeStrideDoesNotOverflow) {
-  KeyInterval interval{
-      .lo = 0, .hi = kMax, .stride = kMax, .phase = kMin, .width = 1};
+  KeyInterval interval{.lo = 0, .hi = kMax, .stride = kMax, .phase = kMin, .width = 1};
   KeySet keys(std::span(&interval, 1), kMax);
   EXPECT_EQ(keys.firstVisible(0, kMax), floorMod(kMin, kMax));
-  KeyInterval wide{
-      .lo = 0, .hi = kMax, .stride = kMax, .phase = 0, .width = kMax - 1};
+  KeyInterval wide{.lo = 0, .hi = kMax, .stride = kMax, .phase = 0, .width = kMax - 1};
   EXPECT_EQ(KeySet(std::span(&wide, 1), kMax).lastVisible(0, kMax), kMax - 2);
 }
 
@@ -186,15 +175,10 @@ TEST(KeySet, MatchesTheDefinitionKeyByKey) {
     ASSERT_EQ(keys.firstVisible(begin, end), first) << round;
     ASSERT_EQ(keys.lastVisible(begin, end), last) << round;
     ASSERT_EQ(keys.intersects(begin, end), first.has_value()) << round;
-    ASSERT_EQ(keys.visibleTiles(begin, end, tile),
-              static_cast<int64_t>(tiles.size()))
-        << round;
+    ASSERT_EQ(keys.visibleTiles(begin, end, tile), static_cast<int64_t>(tiles.size())) << round;
     for (size_t count = 1; count <= tiles.size() + 1; ++count) {
-      int64_t expected = count <= tiles.size()
-                             ? std::min(end, (tiles[count - 1] + 1) * tile)
-                             : end;
-      ASSERT_EQ(keys.endOfVisibleTile(begin, end, tile, count), expected)
-          << round;
+      int64_t expected = count <= tiles.size() ? std::min(end, (tiles[count - 1] + 1) * tile) : end;
+      ASSERT_EQ(keys.endOfVisibleTile(begin, end, tile, count), expected) << round;
     }
   }
 }

@@ -38,27 +38,20 @@ Program sample() {
   facts.pageSize = 16;
   facts.topLeft = true;
   facts.splitKeys = 512;
-  facts.may.intervals = {
-      {.lo = {{BoundOp::Const, 0}},
-       .hi = {{BoundOp::QueryHi}, {BoundOp::Scalar, 1}, {BoundOp::Add}},
-       .stride = {{BoundOp::Const, 4}},
-       .phase = {{BoundOp::QueryLo}},
-       .width = {{BoundOp::Const, 1}}}};
-  program.buffers = {
-      {"q", BufferRole::Query, ElementType::BF16, false, false, {-1, 6, 64}},
-      {"o", BufferRole::Output, ElementType::F32, true, false, {-1, 6, 32}},
-      {"counters", BufferRole::Counters, ElementType::I64, false, true, {}}};
-  program.slots = {{SlotKind::Pointer, 0, 0},
-                   {SlotKind::Stride, 1, 2},
-                   {SlotKind::Extent, 0, 1}};
+  facts.may.intervals = {{.lo = {{BoundOp::Const, 0}},
+                          .hi = {{BoundOp::QueryHi}, {BoundOp::Scalar, 1}, {BoundOp::Add}},
+                          .stride = {{BoundOp::Const, 4}},
+                          .phase = {{BoundOp::QueryLo}},
+                          .width = {{BoundOp::Const, 1}}}};
+  program.buffers = {{"q", BufferRole::Query, ElementType::BF16, false, false, {-1, 6, 64}},
+                     {"o", BufferRole::Output, ElementType::F32, true, false, {-1, 6, 32}},
+                     {"counters", BufferRole::Counters, ElementType::I64, false, true, {}}};
+  program.slots = {{SlotKind::Pointer, 0, 0}, {SlotKind::Stride, 1, 2}, {SlotKind::Extent, 0, 1}};
   program.scalars = {{"scale", ScalarType::F32, 0, 0.125, -1},
                      {"window", ScalarType::I64, 7, 0, 0}};
   program.kernels = {{"attend", KernelKind::Attend, 0, 16, 64, 4096, 1.5},
                      {"merge", KernelKind::Merge, 0, 0, 0, 0, 1}};
-  program.images = {{"x86_64-unknown-linux-gnu",
-                     "x86-64-v3",
-                     "+avx2",
-                     {0x7f, 'E', 'L', 'F'}}};
+  program.images = {{"x86_64-unknown-linux-gnu", "x86-64-v3", "+avx2", {0x7f, 'E', 'L', 'F'}}};
   return program;
 }
 
@@ -76,8 +69,7 @@ std::string temporaryPath(const char *name) {
 }
 
 /// Expects that `change` makes the program invalid, with the given message.
-template <typename Change>
-void expectInvalid(Change change, const std::string &message) {
+template <typename Change> void expectInvalid(Change change, const std::string &message) {
   Program program = sample();
   change(program);
   EXPECT_EQ(validate(program).message(), message);
@@ -109,11 +101,10 @@ TEST(BundleIO, OtherAbiIsRefusedByName) {
     StatusOr<Program> read = deserialize(bytes);
     ASSERT_FALSE(read);
     EXPECT_EQ(read.status().code(), StatusCode::Unavailable);
-    EXPECT_EQ(
-        read.status().message(),
-        fmt::format("bundle has ABI version {}; this runtime runs version 1; "
-                    "compile the spec again",
-                    version));
+    EXPECT_EQ(read.status().message(),
+              fmt::format("bundle has ABI version {}; this runtime runs version 1; "
+                          "compile the spec again",
+                          version));
   }
 }
 
@@ -165,8 +156,7 @@ TEST(BundleIO, TrailingBytesAreRefused) {
   recomputeChecksum(bytes);
   StatusOr<Program> read = deserialize(bytes);
   ASSERT_FALSE(read);
-  EXPECT_EQ(read.status().message(),
-            "1 bytes follow the last field; none are allowed");
+  EXPECT_EQ(read.status().message(), "1 bytes follow the last field; none are allowed");
 }
 
 TEST(BundleIO, LengthsAreBoundedBeforeAllocation) {
@@ -175,8 +165,7 @@ TEST(BundleIO, LengthsAreBoundedBeforeAllocation) {
   recomputeChecksum(bytes);
   StatusOr<Program> read = deserialize(bytes);
   ASSERT_FALSE(read);
-  EXPECT_EQ(read.status().message(),
-            "field 'key' has length 4294967295; at most 4096 is allowed");
+  EXPECT_EQ(read.status().message(), "field 'key' has length 4294967295; at most 4096 is allowed");
 }
 
 TEST(BundleIO, IndicesAndEnumeratorsAreChecked) {
@@ -188,10 +177,9 @@ TEST(BundleIO, IndicesAndEnumeratorsAreChecked) {
                 "kind of slot 0 is 3; the last known one is 2");
   expectInvalid([](Program &p) { p.kernels[1].image = 1; },
                 "kernel 1 ('merge') names image 1; the program has 1 images");
-  expectInvalid(
-      [](Program &p) { p.scalars[1].perHeadBuffer = 3; },
-      "scalar 1 ('window') names per-head buffer 3; allowed are -1 and the "
-      "program's 3 buffers");
+  expectInvalid([](Program &p) { p.scalars[1].perHeadBuffer = 3; },
+                "scalar 1 ('window') names per-head buffer 3; allowed are -1 and the "
+                "program's 3 buffers");
   expectInvalid([](Program &p) { p.buffers[0].role = BufferRole(40); },
                 "buffer 0 ('q') has unknown role 40");
   expectInvalid([](Program &p) { p.buffers[0].type = ElementType(8); },
@@ -202,28 +190,24 @@ TEST(BundleIO, IndicesAndEnumeratorsAreChecked) {
 }
 
 TEST(BundleIO, FactsAreChecked) {
-  expectInvalid(
-      [](Program &p) { p.facts.kvHeads = 4; },
-      "program has 6 query heads over 4 key/value heads; a multiple of at most "
-      "65536 heads is allowed");
+  expectInvalid([](Program &p) { p.facts.kvHeads = 4; },
+                "program has 6 query heads over 4 key/value heads; a multiple of at most "
+                "65536 heads is allowed");
   expectInvalid([](Program &p) { p.facts.pageSize = 0; },
                 "program reads pages of size 0; at least 1 is allowed");
   expectInvalid([](Program &p) { p.kernels[0].tileKeys = 0; },
                 "kernel 0 ('attend') has tile 16 x 0; 1 to 1048576 is allowed");
-  expectInvalid(
-      [](Program &p) { p.kernels[0].costPerTile = 0; },
-      "kernel 0 ('attend') costs 0 a tile; a positive number is allowed");
-  expectInvalid(
-      [](Program &p) { p.facts.may.intervals[0].hi = {{BoundOp::Add}}; },
-      "may bounds: interval 0: bound program instruction 0 needs two operands; "
-      "the stack holds 0");
+  expectInvalid([](Program &p) { p.kernels[0].costPerTile = 0; },
+                "kernel 0 ('attend') costs 0 a tile; a positive number is allowed");
+  expectInvalid([](Program &p) { p.facts.may.intervals[0].hi = {{BoundOp::Add}}; },
+                "may bounds: interval 0: bound program instruction 0 needs two operands; "
+                "the stack holds 0");
 }
 
 TEST(BundleFile, SaveAndLoad) {
   std::string path = temporaryPath("bundle");
   ASSERT_TRUE(saveBundle(sample(), path).ok());
-  ASSERT_TRUE(saveBundle(sample(), path).ok())
-      << "an existing file is replaced";
+  ASSERT_TRUE(saveBundle(sample(), path).ok()) << "an existing file is replaced";
   StatusOr<Program> read = loadBundle(path);
   ASSERT_TRUE(read) << read.status().toString();
   EXPECT_EQ(*read, sample());
@@ -240,8 +224,7 @@ TEST(BundleFile, ErrorsNameTheFile) {
   read = loadBundle(path);
   ASSERT_FALSE(read);
   EXPECT_EQ(read.status().message(),
-            fmt::format("bundle '{}': bundle has 0 bytes; its header needs 32",
-                        path));
+            fmt::format("bundle '{}': bundle has 0 bytes; its header needs 32", path));
   std::filesystem::remove(path);
   EXPECT_FALSE(saveBundle(sample(), "/nonexistent-folder/bundle").ok());
 }

@@ -17,17 +17,15 @@ protected:
     program.facts.dQk = program.facts.dV = 8;
   }
 
-  void add(const char *name, BufferRole role, ElementType type,
-           std::vector<int64_t> shape, void *data = nullptr) {
+  void add(const char *name, BufferRole role, ElementType type, std::vector<int64_t> shape,
+           void *data = nullptr) {
     std::vector<int64_t> extents(shape.size(), -1);
     program.buffers.push_back({name, role, type, false, true, extents});
-    arguments.arrays[name] = ArrayRef::contiguous(data ? data : memory.data(),
-                                                  type, std::move(shape));
+    arguments.arrays[name] =
+        ArrayRef::contiguous(data ? data : memory.data(), type, std::move(shape));
   }
-  void addLengths(const char *name, BufferRole role,
-                  std::vector<int32_t> &values) {
-    add(name, role, ElementType::I32, {static_cast<int64_t>(values.size())},
-        values.data());
+  void addLengths(const char *name, BufferRole role, std::vector<int32_t> &values) {
+    add(name, role, ElementType::I32, {static_cast<int64_t>(values.size())}, values.data());
   }
 
   StatusOr<BatchShape> build() {
@@ -50,8 +48,7 @@ TEST_F(BatchTest, DenseQueriesAndKeys) {
   StatusOr<BatchShape> batch = build();
   ASSERT_TRUE(batch) << batch.status().toString();
   ASSERT_EQ(batch->sequences.size(), 3u);
-  EXPECT_EQ(batch->sequences[2],
-            (SequenceShape{.queryLen = 5, .keyLen = 9, .batch = 2}));
+  EXPECT_EQ(batch->sequences[2], (SequenceShape{.queryLen = 5, .keyLen = 9, .batch = 2}));
 }
 
 TEST_F(BatchTest, KeyLengthsShortenDenseKeys) {
@@ -74,11 +71,8 @@ TEST_F(BatchTest, RaggedKeysShareTheQueriesOffsets) {
   addLengths("cu_q", BufferRole::CuSeqlensQ, offsets);
   StatusOr<BatchShape> batch = build();
   ASSERT_TRUE(batch) << batch.status().toString();
-  EXPECT_EQ(batch->sequences[1], (SequenceShape{.queryLen = 0,
-                                                .keyLen = 0,
-                                                .queryBase = 4,
-                                                .keyBase = 4,
-                                                .batch = 1}));
+  EXPECT_EQ(batch->sequences[1],
+            (SequenceShape{.queryLen = 0, .keyLen = 0, .queryBase = 4, .keyBase = 4, .batch = 1}));
   EXPECT_EQ(batch->sequences[2].keyLen, 3);
   EXPECT_EQ(batch->sequences[2].keyBase, 4);
 }
@@ -104,13 +98,11 @@ TEST_F(BatchTest, PagesWithDenseQueries) {
   addLengths("kv_len", BufferRole::KvLen, lengths);
   StatusOr<BatchShape> batch = build();
   ASSERT_TRUE(batch) << batch.status().toString();
-  EXPECT_EQ(
-      batch->sequences[1],
-      (SequenceShape{.queryLen = 3, .keyLen = 33, .tableBase = 3, .batch = 1}));
+  EXPECT_EQ(batch->sequences[1],
+            (SequenceShape{.queryLen = 3, .keyLen = 33, .tableBase = 3, .batch = 1}));
   arguments.arrays["k_pool"].shape[1] = 8;
-  EXPECT_EQ(build().status().message(),
-            "array 'k_pool' has extent 8 in dimension 1 (page "
-            "size); the program asks for 16");
+  EXPECT_EQ(build().status().message(), "array 'k_pool' has extent 8 in dimension 1 (page "
+                                        "size); the program asks for 16");
 }
 
 TEST_F(BatchTest, HeadMajorAndInterleavedPools) {
@@ -125,9 +117,8 @@ TEST_F(BatchTest, HeadMajorAndInterleavedPools) {
   addLengths("kv_len", BufferRole::KvLen, lengths);
   EXPECT_TRUE(build()) << build().status().toString();
   arguments.arrays["kv_pool"].shape = {8, 2, 16, 2, 8};
-  EXPECT_EQ(build().status().message(),
-            "array 'kv_pool' has extent 16 in dimension 2 "
-            "(key/value heads); the program asks for 2");
+  EXPECT_EQ(build().status().message(), "array 'kv_pool' has extent 16 in dimension 2 "
+                                        "(key/value heads); the program asks for 2");
 }
 
 TEST_F(BatchTest, FlatTablesAreDividedByOffsets) {
@@ -150,16 +141,14 @@ TEST_F(BatchTest, FlatTablesAreDividedByOffsets) {
             "columns or a shorter length");
   lengths[1] = 0;
   offsets[3] = 6;
-  EXPECT_EQ(
-      build().status().message(),
-      "array 'indptr' ends at 6; the array that it divides has 5 entries");
+  EXPECT_EQ(build().status().message(),
+            "array 'indptr' ends at 6; the array that it divides has 5 entries");
 }
 
 TEST(ArrayRef, ContiguousStrides) {
   EXPECT_EQ(ArrayRef::contiguous(nullptr, ElementType::F32, {2, 3, 4}).strides,
             (std::vector<int64_t>{12, 4, 1}));
-  EXPECT_TRUE(
-      ArrayRef::contiguous(nullptr, ElementType::F32, {}).strides.empty());
+  EXPECT_TRUE(ArrayRef::contiguous(nullptr, ElementType::F32, {}).strides.empty());
 }
 
 TEST(ArrayRef, IntegersOfEveryType) {
@@ -167,12 +156,8 @@ TEST(ArrayRef, IntegersOfEveryType) {
   int32_t words[] = {1, 5, -2};
   uint32_t unsignedWords[] = {0xffffffff};
   int64_t longs[] = {int64_t{1} << 40};
-  EXPECT_EQ(readInteger(ArrayRef::contiguous(bytes, ElementType::I8, {2}), 1),
-            -2);
+  EXPECT_EQ(readInteger(ArrayRef::contiguous(bytes, ElementType::I8, {2}), 1), -2);
   EXPECT_EQ(readInteger({words, ElementType::I32, {2}, {2}}, 1), -2);
-  EXPECT_EQ(readInteger(
-                ArrayRef::contiguous(unsignedWords, ElementType::U32, {1}), 0),
-            4294967295);
-  EXPECT_EQ(readInteger(ArrayRef::contiguous(longs, ElementType::I64, {1}), 0),
-            int64_t{1} << 40);
+  EXPECT_EQ(readInteger(ArrayRef::contiguous(unsignedWords, ElementType::U32, {1}), 0), 4294967295);
+  EXPECT_EQ(readInteger(ArrayRef::contiguous(longs, ElementType::I64, {1}), 0), int64_t{1} << 40);
 }

@@ -59,9 +59,7 @@ int jumpTable(int x) {
 }
 
 /// A copy that stays a call.
-void copyBytes(void *to, const void *from, unsigned long size) {
-  memcpy(to, from, size);
-}
+void copyBytes(void *to, const void *from, unsigned long size) { memcpy(to, from, size); }
 
 /// The address of an external function, not a call.
 float (*tanhPointer())(float) { return tanhf; }

@@ -55,8 +55,8 @@ float scaleOf(const Params &p) {
 int64_t groupOf(const Params &p) { return p.queryHeads / p.kvHeads; }
 
 /// Where token `index` of a sequence starts in K or V.
-int64_t tokenOffset(const Params &p, const SequenceRecord &sequence,
-                    int64_t index, int64_t outer, int64_t token) {
+int64_t tokenOffset(const Params &p, const SequenceRecord &sequence, int64_t index, int64_t outer,
+                    int64_t token) {
   if (!p.table)
     return sequence.batch * outer + (sequence.keyBase + index) * token;
   int64_t page = p.table[sequence.tableBase + index / p.pageSize];
@@ -68,20 +68,17 @@ struct Row {
   int64_t token, head, position;
 };
 
-Row rowOf(const Params &p, uint32_t packed, uint32_t kvHead,
-          uint32_t sequence) {
+Row rowOf(const Params &p, uint32_t packed, uint32_t kvHead, uint32_t sequence) {
   int64_t group = groupOf(p);
   const RowEntry &entry = p.rows[packed / group];
   const SequenceRecord &record = p.sequences[sequence];
-  return {&record, record.queryBase + entry.query,
-          kvHead * group + packed % group, entry.position};
+  return {&record, record.queryBase + entry.query, kvHead * group + packed % group, entry.position};
 }
 
 /// softmax(q k) v of one row over [begin, end); normalised; returns the LSE.
-float attendRow(const Params &p, const Row &row, uint32_t kvHead, int64_t begin,
-                int64_t end, float *out) {
-  const float *query =
-      p.query + row.token * p.queryToken + row.head * p.queryHead;
+float attendRow(const Params &p, const Row &row, uint32_t kvHead, int64_t begin, int64_t end,
+                float *out) {
+  const float *query = p.query + row.token * p.queryToken + row.head * p.queryHead;
   int64_t window = static_cast<int64_t>(p.scalars[1]);
   float largest = -kInfinity, sum = 0;
   for (int64_t d = 0; d < p.dV; ++d)
@@ -89,8 +86,8 @@ float attendRow(const Params &p, const Row &row, uint32_t kvHead, int64_t begin,
   for (int64_t k = begin; k < end; ++k) {
     if (k > row.position || k <= row.position - window)
       continue;
-    const float *key = p.key + kvHead * p.keyHead +
-                       tokenOffset(p, *row.sequence, k, p.keyOuter, p.keyToken);
+    const float *key =
+        p.key + kvHead * p.keyHead + tokenOffset(p, *row.sequence, k, p.keyOuter, p.keyToken);
     float score = 0;
     for (int64_t d = 0; d < p.dQk; ++d)
       score += query[d] * key[d];
@@ -100,9 +97,8 @@ float attendRow(const Params &p, const Row &row, uint32_t kvHead, int64_t begin,
     float weight = expf(score - top);
     largest = top;
     sum = sum * keep + weight;
-    const float *value =
-        p.value + kvHead * p.valueHead +
-        tokenOffset(p, *row.sequence, k, p.valueOuter, p.valueToken);
+    const float *value = p.value + kvHead * p.valueHead +
+                         tokenOffset(p, *row.sequence, k, p.valueOuter, p.valueToken);
     for (int64_t d = 0; d < p.dV; ++d)
       out[d] = out[d] * keep + weight * value[d];
   }
@@ -133,8 +129,7 @@ int attend(const void *params, uint32_t worker, void *scratch) {
     const WorkItem &item = p.items[i];
     for (uint32_t r = 0; r < item.rowCount; ++r) {
       Row row = rowOf(p, item.firstRow + r, item.kvHead, item.sequence);
-      float lse =
-          attendRow(p, row, item.kvHead, item.keyBegin, item.keyEnd, out);
+      float lse = attendRow(p, row, item.kvHead, item.keyBegin, item.keyEnd, out);
       if (item.partialSlot < 0) {
         store(p, row, out, lse);
         continue;
@@ -153,8 +148,7 @@ int attend(const void *params, uint32_t worker, void *scratch) {
 int merge(const void *params, uint32_t worker, void *scratch) {
   const Params &p = *static_cast<const Params *>(params);
   float *out = static_cast<float *>(scratch);
-  for (uint32_t i = p.mergeOffsets[worker]; i < p.mergeOffsets[worker + 1];
-       ++i) {
+  for (uint32_t i = p.mergeOffsets[worker]; i < p.mergeOffsets[worker + 1]; ++i) {
     const MergeItem &item = p.merges[i];
     Row row = rowOf(p, item.row, item.kvHead, item.sequence);
     float largest = -kInfinity, sum = 0;
@@ -180,8 +174,7 @@ int merge(const void *params, uint32_t worker, void *scratch) {
 
 int append(const void *params, uint32_t worker, void *) {
   const Params &p = *static_cast<const Params *>(params);
-  auto *keys = const_cast<float *>(p.key),
-       *values = const_cast<float *>(p.value);
+  auto *keys = const_cast<float *>(p.key), *values = const_cast<float *>(p.value);
   for (int64_t t = p.itemOffsets[worker]; t < p.itemOffsets[worker + 1]; ++t) {
     int64_t slot = p.slotMapping[t];
     if (slot < 0)
@@ -192,14 +185,12 @@ int append(const void *params, uint32_t worker, void *) {
         keys[page * p.keyOuter + token * p.keyToken + h * p.keyHead + d] =
             p.newKey[t * p.newKeyToken + h * p.newKeyHead + d];
       for (int64_t d = 0; d < p.dV; ++d)
-        values[page * p.valueOuter + token * p.valueToken + h * p.valueHead +
-               d] = p.newValue[t * p.newValueToken + h * p.newValueHead + d];
+        values[page * p.valueOuter + token * p.valueToken + h * p.valueHead + d] =
+            p.newValue[t * p.newValueToken + h * p.newValueHead + d];
     }
   }
   return 0;
 }
 
-int failing(const void *, uint32_t worker, void *) {
-  return worker == 1 ? -7 : 0;
-}
+int failing(const void *, uint32_t worker, void *) { return worker == 1 ? -7 : 0; }
 }

@@ -19,13 +19,10 @@ using namespace llmopt::runtime;
 
 inline BoundInsn constant(int64_t value) { return {BoundOp::Const, value}; }
 
-inline BoundSet fullMask() {
-  return {{{.lo = {constant(0)}, .hi = {{BoundOp::KeyLen}}}}};
-}
+inline BoundSet fullMask() { return {{{.lo = {constant(0)}, .hi = {{BoundOp::KeyLen}}}}}; }
 
 inline BoundSet causalMask() {
-  return {{{.lo = {constant(0)},
-            .hi = {{BoundOp::QueryHi}, constant(1), {BoundOp::Add}}}}};
+  return {{{.lo = {constant(0)}, .hi = {{BoundOp::QueryHi}, constant(1), {BoundOp::Add}}}}};
 }
 
 inline BoundSet windowMask(int64_t width) {
@@ -35,12 +32,9 @@ inline BoundSet windowMask(int64_t width) {
 
 inline BoundSet sinkOrWindowMask(int64_t sinks, int64_t width) {
   BoundSet set = windowMask(width);
-  set.intervals.push_back({.lo = {constant(0)},
-                           .hi = {constant(sinks),
-                                  {BoundOp::QueryHi},
-                                  constant(1),
-                                  {BoundOp::Add},
-                                  {BoundOp::Min}}});
+  set.intervals.push_back(
+      {.lo = {constant(0)},
+       .hi = {constant(sinks), {BoundOp::QueryHi}, constant(1), {BoundOp::Add}, {BoundOp::Min}}});
   return set;
 }
 
@@ -50,11 +44,8 @@ inline BoundSet dilatedMask(int64_t stride) {
   BoundSet set = causalMask();
   set.intervals[0].stride = {constant(stride)};
   set.intervals[0].phase = {{BoundOp::QueryLo}};
-  set.intervals[0].width = {{BoundOp::QueryHi},
-                            {BoundOp::QueryLo},
-                            {BoundOp::Sub},
-                            constant(1),
-                            {BoundOp::Add}};
+  set.intervals[0].width = {
+      {BoundOp::QueryHi}, {BoundOp::QueryLo}, {BoundOp::Sub}, constant(1), {BoundOp::Add}};
   return set;
 }
 
@@ -63,8 +54,7 @@ inline Kernel attendKernel(uint32_t tileRows, uint32_t tileKeys, double cost) {
 }
 
 inline Program makeProgram(uint32_t group, uint32_t kvHeads, BoundSet may,
-                           std::vector<Kernel> kernels,
-                           std::vector<Scalar> scalars = {}) {
+                           std::vector<Kernel> kernels, std::vector<Scalar> scalars = {}) {
   Program program;
   program.scalars = std::move(scalars);
   program.name = "test";
@@ -78,18 +68,16 @@ inline Program makeProgram(uint32_t group, uint32_t kvHeads, BoundSet may,
   return program;
 }
 
-inline BatchShape
-makeBatch(const std::vector<std::pair<int64_t, int64_t>> &lengths) {
+inline BatchShape makeBatch(const std::vector<std::pair<int64_t, int64_t>> &lengths) {
   BatchShape batch;
   int64_t query = 0, key = 0;
   for (auto [queryLen, keyLen] : lengths) {
-    batch.sequences.push_back(
-        {.queryLen = queryLen,
-         .keyLen = keyLen,
-         .queryBase = query,
-         .keyBase = key,
-         .tableBase = 0,
-         .batch = static_cast<int64_t>(batch.sequences.size())});
+    batch.sequences.push_back({.queryLen = queryLen,
+                               .keyLen = keyLen,
+                               .queryBase = query,
+                               .keyBase = key,
+                               .tableBase = 0,
+                               .batch = static_cast<int64_t>(batch.sequences.size())});
     query += queryLen;
     key += keyLen;
   }
@@ -104,8 +92,7 @@ struct Placed {
 /// All items, by (KV head, first row), in order of keys.
 using Tiles = std::map<std::pair<uint32_t, uint32_t>, std::vector<Placed>>;
 
-inline void checkOffsets(const std::vector<uint32_t> &offsets, uint32_t workers,
-                         size_t count) {
+inline void checkOffsets(const std::vector<uint32_t> &offsets, uint32_t workers, size_t count) {
   ASSERT_EQ(offsets.size(), workers + 1u);
   EXPECT_EQ(offsets.front(), 0u);
   EXPECT_TRUE(std::is_sorted(offsets.begin(), offsets.end()));
@@ -125,18 +112,14 @@ inline Tiles collectTiles(const Program &program, const Plan &plan) {
   }
   for (auto &[where, placed] : tiles)
     std::sort(placed.begin(), placed.end(),
-              [](const Placed &a, const Placed &b) {
-                return a.item.keyBegin < b.item.keyBegin;
-              });
+              [](const Placed &a, const Placed &b) { return a.item.keyBegin < b.item.keyBegin; });
   return tiles;
 }
 
 /// Keys that one row alone may see.
 inline KeySet keysOfRow(const Program &program, const SequenceShape &sequence,
                         const ScalarValues &scalars, int64_t query) {
-  int64_t position = program.facts.topLeft
-                         ? query
-                         : query + sequence.keyLen - sequence.queryLen;
+  int64_t position = program.facts.topLeft ? query : query + sequence.keyLen - sequence.queryLen;
   return evaluate(program.facts.may, {.queryLo = position,
                                       .queryHi = position,
                                       .queryLen = sequence.queryLen,
@@ -148,11 +131,9 @@ inline KeySet keysOfRow(const Program &program, const SequenceShape &sequence,
 
 /// Splits of one tile: aligned, ascending, disjoint, and no row sees a key
 /// between.
-inline void checkKeysOfTile(const Program &program,
-                            const SequenceShape &sequence,
-                            const ScalarValues &scalars,
-                            const std::vector<Placed> &splits, int64_t firstRow,
-                            uint32_t group) {
+inline void checkKeysOfTile(const Program &program, const SequenceShape &sequence,
+                            const ScalarValues &scalars, const std::vector<Placed> &splits,
+                            int64_t firstRow, uint32_t group) {
   int64_t covered = 0, tileKeys = splits[0].tileKeys;
   std::vector<std::pair<int64_t, int64_t>> gaps;
   for (const Placed &split : splits) {
@@ -178,13 +159,11 @@ inline void checkKeysOfTile(const Program &program,
       continue;
     KeySet keys = keysOfRow(program, sequence, scalars, query);
     for (auto [begin, end] : gaps)
-      ASSERT_FALSE(keys.intersects(begin, end))
-          << "query " << query << " misses a key";
+      ASSERT_FALSE(keys.intersects(begin, end)) << "query " << query << " misses a key";
   }
 }
 
-inline void checkRowLists(const Program &program, const BatchShape &batch,
-                          const Plan &plan) {
+inline void checkRowLists(const Program &program, const BatchShape &batch, const Plan &plan) {
   ASSERT_EQ(plan.sequences.size(), batch.sequences.size());
   size_t row = 0;
   for (size_t s = 0; s < batch.sequences.size(); ++s) {
@@ -194,25 +173,22 @@ inline void checkRowLists(const Program &program, const BatchShape &batch,
     ASSERT_EQ(plan.sequences[s].queryBase, sequence.queryBase);
     for (int64_t q = 0; q < sequence.queryLen; ++q, ++row) {
       ASSERT_EQ(plan.rows[row].query, q);
-      ASSERT_EQ(
-          plan.rows[row].position,
-          program.facts.topLeft ? q : q + sequence.keyLen - sequence.queryLen);
+      ASSERT_EQ(plan.rows[row].position,
+                program.facts.topLeft ? q : q + sequence.keyLen - sequence.queryLen);
     }
   }
   ASSERT_EQ(row, plan.rows.size());
 }
 
 /// Every promise of Planner.h for one plan.
-inline void checkPlan(const Program &program, const BatchShape &batch,
-                      const ScalarValues &scalars, const PlanOptions &options,
-                      const Plan &plan) {
+inline void checkPlan(const Program &program, const BatchShape &batch, const ScalarValues &scalars,
+                      const PlanOptions &options, const Plan &plan) {
   ASSERT_EQ(plan.workers, std::max(options.workers, 1u));
   checkRowLists(program, batch, plan);
   checkOffsets(plan.mergeOffsets, plan.workers, plan.merges.size());
   std::map<std::pair<uint32_t, uint32_t>, MergeItem> merges;
   for (const MergeItem &merge : plan.merges)
-    ASSERT_TRUE(merges.insert({{merge.kvHead, merge.row}, merge}).second)
-        << "merged twice";
+    ASSERT_TRUE(merges.insert({{merge.kvHead, merge.row}, merge}).second) << "merged twice";
   Tiles tiles = collectTiles(program, plan);
   std::vector<bool> slotUsed(plan.partialRows);
   uint32_t group = program.facts.queryHeads / program.facts.kvHeads;
@@ -240,8 +216,7 @@ inline void checkPlan(const Program &program, const BatchShape &batch,
             ASSERT_NE(merge, merges.end());
             ASSERT_EQ(merge->second.sequence, s);
             ASSERT_EQ(merge->second.count, splits.size());
-            ASSERT_EQ(merge->second.firstPartial + k * merge->second.stride,
-                      slot + r);
+            ASSERT_EQ(merge->second.firstPartial + k * merge->second.stride, slot + r);
             ASSERT_LT(slot + r, plan.partialRows);
             ASSERT_FALSE(slotUsed[slot + r]) << "a partial written twice";
             slotUsed[slot + r] = true;
@@ -257,8 +232,7 @@ inline void checkPlan(const Program &program, const BatchShape &batch,
   }
   EXPECT_TRUE(tiles.empty()) << "items of no row";
   EXPECT_TRUE(merges.empty()) << "merges of no split";
-  EXPECT_TRUE(std::find(slotUsed.begin(), slotUsed.end(), false) ==
-              slotUsed.end());
+  EXPECT_TRUE(std::find(slotUsed.begin(), slotUsed.end(), false) == slotUsed.end());
 }
 
 } // namespace plantest

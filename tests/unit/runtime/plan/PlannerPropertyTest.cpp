@@ -11,9 +11,7 @@ public:
     return std::uniform_int_distribution<int64_t>(lo, hi)(engine);
   }
   /// Small values are as likely as large ones.
-  int64_t pickLength(int64_t most) {
-    return std::min(most, pick(0, int64_t{1} << pick(0, 20)));
-  }
+  int64_t pickLength(int64_t most) { return std::min(most, pick(0, int64_t{1} << pick(0, 20))); }
 
 private:
   std::mt19937 engine;
@@ -39,11 +37,10 @@ BoundSet randomMask(Random &random) {
 Program randomProgram(Random &random) {
   std::vector<Kernel> kernels;
   for (int64_t i = random.pick(1, 3); i > 0; --i)
-    kernels.push_back(
-        attendKernel(random.pick(1, 128), random.pick(1, 128),
-                     static_cast<double>(random.pick(1, 40)) / 10));
-  Program program = makeProgram(random.pick(1, 16), random.pick(1, 3),
-                                randomMask(random), std::move(kernels));
+    kernels.push_back(attendKernel(random.pick(1, 128), random.pick(1, 128),
+                                   static_cast<double>(random.pick(1, 40)) / 10));
+  Program program =
+      makeProgram(random.pick(1, 16), random.pick(1, 3), randomMask(random), std::move(kernels));
   program.facts.topLeft = random.pick(0, 4) == 0;
   program.facts.batchInvariant = random.pick(0, 4) == 0;
   return program;
@@ -65,8 +62,7 @@ BatchShape randomBatch(Random &random) {
   int64_t budget = 6000; // queries in all, to bound the time of the check
   for (int64_t i = random.pick(0, 12); i > 0; --i) {
     int64_t queries =
-        std::min(budget, random.pick(0, 1) ? random.pick(0, 3)
-                                           : random.pickLength(5000));
+        std::min(budget, random.pick(0, 1) ? random.pick(0, 3) : random.pickLength(5000));
     budget -= queries;
     lengths.push_back({queries, random.pickLength(5000)});
   }
@@ -99,8 +95,7 @@ TEST(PlannerProperty, EachRowSeesEachVisibleKeyOnce) {
     }
     checkPlan(program, batch, {}, options, *plan);
     ASSERT_FALSE(HasFailure());
-    EXPECT_LE(plan->partialRows,
-              workspaceBound(program, options, capacitiesOf(batch)));
+    EXPECT_LE(plan->partialRows, workspaceBound(program, options, capacitiesOf(batch)));
     if (!program.facts.batchInvariant) {
       EXPECT_LE(plan->partialRows, options.maxPartialRows);
     }
@@ -129,16 +124,14 @@ TEST(PlannerProperty, SamePlanForSameInput) {
 }
 
 // A40: no division by zero and 1 <= splits <= key tiles, whatever the counts.
-TEST(PlannerProperty,
-     SplitsAreDefinedForEveryCountOfWorkersLengthsAndSequences) {
+TEST(PlannerProperty, SplitsAreDefinedForEveryCountOfWorkersLengthsAndSequences) {
   Program program = makeProgram(1, 1, causalMask(), {attendKernel(16, 64, 1)});
   for (uint32_t workers : {0, 1, 2, 3, 28, 64, 132, 255, 256})
     for (int64_t length : {0, 1, 63, 64, 65, 4096, 100000, 1000000})
       for (size_t sequences : {1, 2, 31, 1024}) {
-        SCOPED_TRACE(testing::Message() << workers << " workers, " << sequences
-                                        << " x " << length);
-        BatchShape batch = makeBatch(
-            std::vector<std::pair<int64_t, int64_t>>(sequences, {1, length}));
+        SCOPED_TRACE(testing::Message() << workers << " workers, " << sequences << " x " << length);
+        BatchShape batch =
+            makeBatch(std::vector<std::pair<int64_t, int64_t>>(sequences, {1, length}));
         PlanOptions options{.workers = workers};
         StatusOr<Plan> plan = makePlan(program, batch, {}, options);
         ASSERT_TRUE(plan) << plan.status().toString();
@@ -149,8 +142,7 @@ TEST(PlannerProperty,
           ASSERT_GE(count, 1);
           ASSERT_LE(count, std::max<int64_t>(1, (length + 63) / 64));
         }
-        ASSERT_LE(plan->partialRows,
-                  workspaceBound(program, options, capacitiesOf(batch)));
+        ASSERT_LE(plan->partialRows, workspaceBound(program, options, capacitiesOf(batch)));
       }
 }
 

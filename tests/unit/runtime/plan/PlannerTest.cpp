@@ -6,8 +6,8 @@ using namespace plantest;
 
 namespace {
 
-Plan planOrDie(const Program &program, const BatchShape &batch,
-               const PlanOptions &options, const ScalarValues &scalars = {}) {
+Plan planOrDie(const Program &program, const BatchShape &batch, const PlanOptions &options,
+               const ScalarValues &scalars = {}) {
   StatusOr<Plan> plan = makePlan(program, batch, scalars, options);
   EXPECT_TRUE(plan) << plan.status().toString();
   if (!plan)
@@ -29,11 +29,8 @@ double longestLoad(const Plan &plan, uint32_t tileKeys) {
   for (uint32_t w = 0; w < plan.workers; ++w) {
     double load = 0;
     for (const AttendPlan &attend : plan.attends)
-      for (uint32_t i = attend.itemOffsets[w]; i < attend.itemOffsets[w + 1];
-           ++i)
-        load +=
-            (attend.items[i].keyEnd - attend.items[i].keyBegin + tileKeys - 1) /
-            tileKeys;
+      for (uint32_t i = attend.itemOffsets[w]; i < attend.itemOffsets[w + 1]; ++i)
+        load += (attend.items[i].keyEnd - attend.items[i].keyBegin + tileKeys - 1) / tileKeys;
     longest = std::max(longest, load);
   }
   return longest;
@@ -58,10 +55,8 @@ TEST(Planner, DecodeOfAGroupIsOneItemForEachKvHead) {
 // A5: every integer ratio of query to KV heads.
 TEST(Planner, AnyGroupSize) {
   for (uint32_t group : {1, 3, 5, 6, 7, 16}) {
-    Program program =
-        makeProgram(group, 2, causalMask(), {attendKernel(16, 32, 1)});
-    planOrDie(program, makeBatch({{1, 1000}, {5, 5}, {37, 300}}),
-              {.workers = 8});
+    Program program = makeProgram(group, 2, causalMask(), {attendKernel(16, 32, 1)});
+    planOrDie(program, makeBatch({{1, 1000}, {5, 5}, {37, 300}}), {.workers = 8});
   }
 }
 
@@ -69,13 +64,10 @@ TEST(Planner, AnyGroupSize) {
 TEST(Planner, EmptySequencesOwnItemsOnlyForTheirRows) {
   Program program = makeProgram(1, 1, causalMask(), {attendKernel(8, 16, 1)});
   for (uint32_t splits : {1, 4}) {
-    PlanOptions options{
-        .workers = 2, .splitPolicy = SplitPolicy::Fixed, .splits = splits};
-    Plan decode = planOrDie(
-        program, makeBatch({{1, 0}, {1, 5}, {1, 0}, {1, 33}}), options);
+    PlanOptions options{.workers = 2, .splitPolicy = SplitPolicy::Fixed, .splits = splits};
+    Plan decode = planOrDie(program, makeBatch({{1, 0}, {1, 5}, {1, 0}, {1, 33}}), options);
     EXPECT_EQ(itemCount(decode), splits == 1 ? 4u : 6u);
-    Plan prefill = planOrDie(
-        program, makeBatch({{3, 0}, {0, 5}, {2, 0}, {1, 33}}), options);
+    Plan prefill = planOrDie(program, makeBatch({{3, 0}, {0, 5}, {2, 0}, {1, 33}}), options);
     EXPECT_EQ(itemCount(prefill), splits == 1 ? 3u : 5u);
     EXPECT_EQ(itemCount(planOrDie(program, makeBatch({}), options)), 0u);
     EXPECT_EQ(itemCount(planOrDie(program, makeBatch({{0, 0}}), options)), 0u);
@@ -90,8 +82,7 @@ TEST(Planner, RowsThatSeeNothingStillOwnAnItem) {
 }
 
 TEST(Planner, KeyRangeIsTheHullOfTheMaskInWholeTiles) {
-  Program program =
-      makeProgram(1, 1, windowMask(100), {attendKernel(16, 64, 1)});
+  Program program = makeProgram(1, 1, windowMask(100), {attendKernel(16, 64, 1)});
   Plan plan = planOrDie(program, makeBatch({{1, 1000}}), {.workers = 1});
   EXPECT_EQ(plan.attends[0].items[0].keyBegin, 896u) << "900 aligned down";
   EXPECT_EQ(plan.attends[0].items[0].keyEnd, 1000u);
@@ -107,20 +98,17 @@ TEST(Planner, TopLeftPositionsStartAtZero) {
 
 TEST(Planner, BoundsReadScalarsAndPerHeadExtremes) {
   BoundSet may = windowMask(1);
-  may.intervals[0].lo = {
-      {BoundOp::QueryLo}, {BoundOp::ScalarMax, 0}, {BoundOp::Sub}};
-  Program program = makeProgram(1, 2, may, {attendKernel(16, 16, 1)},
-                                {{"window", ScalarType::I64, 0, 0, -1}});
+  may.intervals[0].lo = {{BoundOp::QueryLo}, {BoundOp::ScalarMax, 0}, {BoundOp::Sub}};
+  Program program =
+      makeProgram(1, 2, may, {attendKernel(16, 16, 1)}, {{"window", ScalarType::I64, 0, 0, -1}});
   ScalarValues scalars{{0}, {10}, {40}};
-  Plan plan =
-      planOrDie(program, makeBatch({{1, 1000}}), {.workers = 1}, scalars);
-  EXPECT_EQ(plan.attends[0].items[0].keyBegin, 944u)
-      << "999 - 40 = 959, aligned down";
+  Plan plan = planOrDie(program, makeBatch({{1, 1000}}), {.workers = 1}, scalars);
+  EXPECT_EQ(plan.attends[0].items[0].keyBegin, 944u) << "999 - 40 = 959, aligned down";
 }
 
 TEST(Planner, EachTileTakesTheVariantThatWastesLeast) {
-  Program program = makeProgram(
-      1, 1, fullMask(), {attendKernel(16, 64, 1), attendKernel(64, 64, 2)});
+  Program program =
+      makeProgram(1, 1, fullMask(), {attendKernel(16, 64, 1), attendKernel(64, 64, 2)});
   Plan decode = planOrDie(program, makeBatch({{1, 64}}), {.workers = 1});
   EXPECT_EQ(decode.attends[0].items.size(), 1u);
   EXPECT_EQ(decode.attends[1].items.size(), 0u);
@@ -128,32 +116,27 @@ TEST(Planner, EachTileTakesTheVariantThatWastesLeast) {
   EXPECT_EQ(prefill.attends[0].items.size(), 1u) << "6 rows of tail";
   EXPECT_EQ(prefill.attends[1].items.size(), 2u);
   Plan equalCost = planOrDie(program, makeBatch({{20, 64}}), {.workers = 1});
-  EXPECT_EQ(equalCost.attends[1].items.size(), 1u)
-      << "at equal cost the larger";
+  EXPECT_EQ(equalCost.attends[1].items.size(), 1u) << "at equal cost the larger";
 }
 
 TEST(Planner, ItemsOfAWorkerStayInNaturalOrder) {
   Program program = makeProgram(1, 4, causalMask(), {attendKernel(16, 16, 1)});
-  Plan plan =
-      planOrDie(program, makeBatch({{2000, 2000}, {500, 900}}), {.workers = 3});
+  Plan plan = planOrDie(program, makeBatch({{2000, 2000}, {500, 900}}), {.workers = 3});
   const AttendPlan &attend = plan.attends[0];
   size_t neighbours = 0;
   for (uint32_t w = 0; w < 3; ++w)
-    for (uint32_t i = attend.itemOffsets[w] + 1; i < attend.itemOffsets[w + 1];
-         ++i) {
+    for (uint32_t i = attend.itemOffsets[w] + 1; i < attend.itemOffsets[w + 1]; ++i) {
       const WorkItem &a = attend.items[i - 1], &b = attend.items[i];
       EXPECT_LT(std::tie(a.sequence, a.kvHead, a.firstRow, a.keyBegin),
                 std::tie(b.sequence, b.kvHead, b.firstRow, b.keyBegin));
-      neighbours +=
-          a.kvHead == b.kvHead && a.firstRow + a.rowCount == b.firstRow;
+      neighbours += a.kvHead == b.kvHead && a.firstRow + a.rowCount == b.firstRow;
     }
   EXPECT_GT(neighbours, attend.items.size() * 9 / 10);
 }
 
 TEST(Planner, FixedSplitsAreCappedByKeyTiles) {
   Program program = makeProgram(1, 1, fullMask(), {attendKernel(16, 64, 1)});
-  PlanOptions options{
-      .workers = 1, .splitPolicy = SplitPolicy::Fixed, .splits = 8};
+  PlanOptions options{.workers = 1, .splitPolicy = SplitPolicy::Fixed, .splits = 8};
   Plan plan = planOrDie(program, makeBatch({{1, 150}}), options);
   EXPECT_EQ(plan.attends[0].items.size(), 3u);
   EXPECT_EQ(plan.partialRows, 3u);
@@ -162,10 +145,8 @@ TEST(Planner, FixedSplitsAreCappedByKeyTiles) {
 }
 
 TEST(Planner, SplitsByLengthLieAtAbsoluteMultiples) {
-  Program program =
-      makeProgram(1, 1, windowMask(1500), {attendKernel(16, 64, 1)});
-  PlanOptions options{
-      .workers = 1, .splitPolicy = SplitPolicy::ByLength, .splitKeys = 1000};
+  Program program = makeProgram(1, 1, windowMask(1500), {attendKernel(16, 64, 1)});
+  PlanOptions options{.workers = 1, .splitPolicy = SplitPolicy::ByLength, .splitKeys = 1000};
   Plan plan = planOrDie(program, makeBatch({{1, 4000}}), options);
   std::vector<WorkItem> items = plan.attends[0].items;
   ASSERT_EQ(items.size(), 2u);
@@ -175,10 +156,8 @@ TEST(Planner, SplitsByLengthLieAtAbsoluteMultiples) {
 }
 
 TEST(Planner, SplitsWithoutAVisibleKeyAreLeftOut) {
-  Program program =
-      makeProgram(1, 1, sinkOrWindowMask(4, 50), {attendKernel(16, 16, 1)});
-  PlanOptions options{
-      .workers = 1, .splitPolicy = SplitPolicy::ByLength, .splitKeys = 64};
+  Program program = makeProgram(1, 1, sinkOrWindowMask(4, 50), {attendKernel(16, 16, 1)});
+  PlanOptions options{.workers = 1, .splitPolicy = SplitPolicy::ByLength, .splitKeys = 64};
   Plan plan = planOrDie(program, makeBatch({{1, 1024}}), options);
   EXPECT_EQ(plan.attends[0].items.size(), 2u);
 }
@@ -196,10 +175,9 @@ TEST(Planner, AutoSplitsOneLongSequenceOverIdleWorkers) {
 
 TEST(Planner, AutoBalancesNineItemsOverEightWorkers) {
   Program program = makeProgram(1, 1, causalMask(), {attendKernel(16, 64, 1)});
-  Plan plan = planOrDie(
-      program,
-      makeBatch(std::vector<std::pair<int64_t, int64_t>>(9, {1, 64 * 256})),
-      {.workers = 8});
+  Plan plan =
+      planOrDie(program, makeBatch(std::vector<std::pair<int64_t, int64_t>>(9, {1, 64 * 256})),
+                {.workers = 8});
   EXPECT_LE(longestLoad(plan, 64), 1.15 * 9 * 256 / 8);
 }
 
@@ -208,8 +186,7 @@ TEST(Planner, OneLongSequenceAmongShortOnesDoesNotSetTheTime) {
   std::vector<std::pair<int64_t, int64_t>> lengths(16, {1, 512});
   lengths[0] = {1, 131072};
   for (uint32_t workers : {4, 16, 132}) {
-    Program program =
-        makeProgram(4, 8, causalMask(), {attendKernel(16, 64, 1)});
+    Program program = makeProgram(4, 8, causalMask(), {attendKernel(16, 64, 1)});
     Plan plan = planOrDie(program, makeBatch(lengths), {.workers = workers});
     double ideal = 8.0 * (131072 + 15 * 512) / 64 / workers;
     EXPECT_LE(longestLoad(plan, 64), 1.3 * ideal) << workers << " workers";
@@ -227,8 +204,7 @@ TEST(Planner, ManyItemsAreBalancedWithoutSplits) {
 TEST(Planner, OverflowOfTheWorkspaceCapsTheSplits) {
   Program program = makeProgram(1, 2, fullMask(), {attendKernel(16, 64, 1)});
   BatchShape batch = makeBatch({{3, 6400}, {16, 640}});
-  for (SplitPolicy policy :
-       {SplitPolicy::Auto, SplitPolicy::Fixed, SplitPolicy::ByLength})
+  for (SplitPolicy policy : {SplitPolicy::Auto, SplitPolicy::Fixed, SplitPolicy::ByLength})
     for (uint64_t most : {0, 5, 6, 11, 12, 60, 100, 1000}) {
       PlanOptions options{.workers = 16,
                           .splitPolicy = policy,
@@ -242,9 +218,8 @@ TEST(Planner, OverflowOfTheWorkspaceCapsTheSplits) {
 
 TEST(Planner, BatchInvariantPlansFailInsteadOfChangingTheSplits) {
   Program program = makeProgram(1, 1, fullMask(), {attendKernel(16, 64, 1)});
-  StatusOr<Plan> plan =
-      makePlan(program, makeBatch({{1, 5000}}), {},
-               {.workers = 4, .maxPartialRows = 2, .batchInvariant = true});
+  StatusOr<Plan> plan = makePlan(program, makeBatch({{1, 5000}}), {},
+                                 {.workers = 4, .maxPartialRows = 2, .batchInvariant = true});
   ASSERT_FALSE(plan);
   EXPECT_EQ(plan.status().code(), StatusCode::ResourceExhausted);
 }
@@ -252,8 +227,7 @@ TEST(Planner, BatchInvariantPlansFailInsteadOfChangingTheSplits) {
 TEST(Planner, BatchInvariantSplitsDependOnTheRowAlone) {
   Program program =
       makeProgram(2, 1, causalMask(),
-                  {attendKernel(4, 64, 1), attendKernel(64, 64, 4),
-                   attendKernel(64, 128, 1)});
+                  {attendKernel(4, 64, 1), attendKernel(64, 64, 4), attendKernel(64, 128, 1)});
   program.facts.batchInvariant = true;
   // The cuts that lie inside the keys of the last query.
   auto cuts = [&](const Plan &plan, uint32_t sequence) {
@@ -273,34 +247,27 @@ TEST(Planner, BatchInvariantSplitsDependOnTheRowAlone) {
   std::vector<uint32_t> expected = {1024, 2048, 3000};
   for (uint32_t workers : {1, 7, 64}) {
     PlanOptions options{.workers = workers};
-    EXPECT_EQ(cuts(planOrDie(program, makeBatch({{1, 3000}}), options), 0),
-              expected);
-    EXPECT_EQ(cuts(planOrDie(program, makeBatch({{3000, 3000}}), options), 0),
-              expected);
-    Plan mixed =
-        planOrDie(program, makeBatch({{1, 9000}, {7, 3000}, {2, 5}}), options);
+    EXPECT_EQ(cuts(planOrDie(program, makeBatch({{1, 3000}}), options), 0), expected);
+    EXPECT_EQ(cuts(planOrDie(program, makeBatch({{3000, 3000}}), options), 0), expected);
+    Plan mixed = planOrDie(program, makeBatch({{1, 9000}, {7, 3000}, {2, 5}}), options);
     EXPECT_EQ(cuts(mixed, 1), expected);
-    EXPECT_TRUE(mixed.attends[2].items.empty())
-        << "another key tile, another rounding";
+    EXPECT_TRUE(mixed.attends[2].items.empty()) << "another key tile, another rounding";
   }
-  EXPECT_FALSE(makePlan(program, makeBatch({{1, 1}}), {},
-                        {.splitPolicy = SplitPolicy::Fixed, .splits = 2}));
+  EXPECT_FALSE(
+      makePlan(program, makeBatch({{1, 1}}), {}, {.splitPolicy = SplitPolicy::Fixed, .splits = 2}));
 }
 
 TEST(Planner, CountsThatDoNotFitAreRefused) {
   Program program = makeProgram(16, 1, causalMask(), {attendKernel(64, 64, 1)});
-  StatusOr<Plan> rows =
-      makePlan(program, makeBatch({{1 << 30, 1 << 30}}), {}, {});
+  StatusOr<Plan> rows = makePlan(program, makeBatch({{1 << 30, 1 << 30}}), {}, {});
   ASSERT_FALSE(rows);
   EXPECT_EQ(rows.status().code(), StatusCode::ResourceExhausted);
   EXPECT_FALSE(makePlan(program, makeBatch({{1, int64_t{1} << 31}}), {}, {}));
   EXPECT_FALSE(makePlan(program, makeBatch({{-1, 4}}), {}, {}));
-  EXPECT_FALSE(
-      makePlan(program, makeBatch({{1, 4}}), {}, {.workers = 1u << 20}));
+  EXPECT_FALSE(makePlan(program, makeBatch({{1, 4}}), {}, {.workers = 1u << 20}));
   planOrDie(program, makeBatch({{1, INT32_MAX}}), {.workers = 8});
   program.kernels.erase(program.kernels.begin());
-  EXPECT_FALSE(makePlan(program, makeBatch({{1, 4}}), {}, {}))
-      << "nothing attends";
+  EXPECT_FALSE(makePlan(program, makeBatch({{1, 4}}), {}, {})) << "nothing attends";
 }
 
 // A13: a length beyond the table is refused before planning.
@@ -308,9 +275,8 @@ TEST(Planner, LengthsBeyondTheTableAreRefused) {
   BatchShape batch = makeBatch({{1, 64}, {1, 65}});
   std::vector<int64_t> columns = {4};
   Status status = checkTable(batch, 16, columns);
-  EXPECT_EQ(status.message(),
-            "sequence 1 has 65 keys; its page table holds 4 pages of 16 "
-            "keys; give it more columns or a shorter length");
+  EXPECT_EQ(status.message(), "sequence 1 has 65 keys; its page table holds 4 pages of 16 "
+                              "keys; give it more columns or a shorter length");
   columns = {5};
   EXPECT_TRUE(checkTable(batch, 16, columns).ok());
   columns = {4, 5};
@@ -323,4 +289,3 @@ TEST(Planner, LengthsBeyondTheTableAreRefused) {
   EXPECT_TRUE(checkTable(batch, UINT32_MAX, columns).ok());
   EXPECT_FALSE(checkTable(batch, 0, columns).ok());
 }
-

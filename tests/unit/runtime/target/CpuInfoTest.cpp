@@ -97,9 +97,8 @@ TEST(CpuInfo, TargetsFollowFromFeatures) {
   CpuTarget avx2 = targetOf(makeInfo({"avx2", "fma", "f16c"}));
   EXPECT_EQ(avx2.vectorBits, 256u);
   EXPECT_TRUE(avx2.hasFma && avx2.hasF16c && !avx2.hasBf16Dot);
-  CpuTarget wide =
-      targetOf(makeInfo({"avx2", "fma", "f16c", "avx512f", "avx512bw",
-                         "avx512dq", "avx512vl", "avx512bf16"}));
+  CpuTarget wide = targetOf(makeInfo(
+      {"avx2", "fma", "f16c", "avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512bf16"}));
   EXPECT_EQ(wide.vectorBits, 512u);
   EXPECT_EQ(wide.registers, 32u);
   EXPECT_TRUE(wide.hasBf16Dot);
@@ -110,8 +109,7 @@ TEST(CpuInfo, MissingFeaturesAreNamed) {
   using Names = std::vector<std::string>;
   EXPECT_EQ(missingFeatures(info, ""), Names());
   EXPECT_EQ(missingFeatures(info, "+avx2,+fma,-avx512f"), Names());
-  EXPECT_EQ(missingFeatures(info, "+avx2,+avx512f,+magic"),
-            (Names{"avx512f", "magic"}));
+  EXPECT_EQ(missingFeatures(info, "+avx2,+avx512f,+magic"), (Names{"avx512f", "magic"}));
   EXPECT_EQ(missingFeatures(info, "+prefer-256-bit,+fast-gather,,"), Names());
   EXPECT_EQ(featureString(info), "+avx2,+fma");
   CpuInfo host = detectCpu();

@@ -11,8 +11,7 @@ namespace {
 class BindErrors : public testing::Test {
 protected:
   /// Message of binding after `change` on the arguments.
-  template <typename Change>
-  std::string message(Change change, const BindOptions &options = {}) {
+  template <typename Change> std::string message(Change change, const BindOptions &options = {}) {
     CallArguments arguments = data.arguments();
     change(arguments);
     StatusOr<BoundCall> call = BoundCall::bind(program, arguments, options);
@@ -27,9 +26,8 @@ protected:
 } // namespace
 
 TEST_F(BindErrors, NamesThatDoNotExistOrAreMissing) {
-  std::string takes =
-      "the program takes q, k, v, o, lse, table, table_indptr, cu_q, cu_k, "
-      "kv_len, slots, new_k, new_v, none";
+  std::string takes = "the program takes q, k, v, o, lse, table, table_indptr, cu_q, cu_k, "
+                      "kv_len, slots, new_k, new_v, none";
   EXPECT_EQ(message([](CallArguments &a) { a.arrays.erase("q"); }),
             "array 'q' (query) is missing; " + takes);
   EXPECT_EQ(message([](CallArguments &a) { a.arrays["qq"] = a.arrays["q"]; }),
@@ -44,9 +42,8 @@ TEST_F(BindErrors, NamesThatDoNotExistOrAreMissing) {
 }
 
 TEST_F(BindErrors, TypesRanksAndExtents) {
-  EXPECT_EQ(
-      message([](CallArguments &a) { a.arrays["q"].type = ElementType::BF16; }),
-      "array 'q' has element type bf16; the program wants f32");
+  EXPECT_EQ(message([](CallArguments &a) { a.arrays["q"].type = ElementType::BF16; }),
+            "array 'q' has element type bf16; the program wants f32");
   EXPECT_EQ(message([](CallArguments &a) { a.arrays["q"].shape.push_back(1); }),
             "array 'q' has 4 extents and 3 strides; the program wants rank 3 "
             "with shape (?, "
@@ -55,9 +52,8 @@ TEST_F(BindErrors, TypesRanksAndExtents) {
             "array 'q' has shape (3, 4, 9); the program wants (?, 4, 8)");
   EXPECT_EQ(message([](CallArguments &a) { a.arrays["q"].shape[0] = -5; }),
             "array 'q' has shape (?, 4, 8); the program wants (?, 4, 8)");
-  EXPECT_EQ(
-      message([](CallArguments &a) { a.arrays["q"].data = nullptr; }),
-      "array 'q' with shape (3, 4, 8) has a null pointer; memory is needed");
+  EXPECT_EQ(message([](CallArguments &a) { a.arrays["q"].data = nullptr; }),
+            "array 'q' with shape (3, 4, 8) has a null pointer; memory is needed");
 }
 
 TEST_F(BindErrors, ExtentsThatMustAgree) {
@@ -82,13 +78,11 @@ TEST_F(BindErrors, ExtentsThatMustAgree) {
 
 TEST_F(BindErrors, OffsetsAndLengths) {
   data.cuQ = {0, 3, 2};
-  EXPECT_EQ(
-      message([](CallArguments &) {}),
-      "array 'cu_q' has 2 after 3 at entry 2; offsets must ascend from 0");
+  EXPECT_EQ(message([](CallArguments &) {}),
+            "array 'cu_q' has 2 after 3 at entry 2; offsets must ascend from 0");
   data.cuQ = {-1, 2, 3};
-  EXPECT_EQ(
-      message([](CallArguments &) {}),
-      "array 'cu_q' has -1 after 0 at entry 0; offsets must ascend from 0");
+  EXPECT_EQ(message([](CallArguments &) {}),
+            "array 'cu_q' has -1 after 0 at entry 0; offsets must ascend from 0");
   data.cuQ = {0, 2, 4};
   EXPECT_EQ(message([](CallArguments &) {}),
             "array 'cu_q' ends at 4; the array that it divides has 3 entries");
@@ -121,17 +115,14 @@ TEST_F(BindErrors, LengthsBeyondTheTable) {
 TEST_F(BindErrors, PageIdsWhenAsked) {
   BindOptions validate{.validatePages = true};
   auto nothing = [](CallArguments &) {};
-  EXPECT_EQ(message(nothing, validate), "bound")
-      << "-1 beyond the length is nobody's";
+  EXPECT_EQ(message(nothing, validate), "bound") << "-1 beyond the length is nobody's";
   int64_t pages = data.keyTokens / 4;
   data.table[1] = static_cast<int32_t>(pages);
   EXPECT_EQ(message(nothing), "bound") << "not asked";
-  EXPECT_EQ(
-      message(nothing, validate),
-      fmt::format(
-          "array 'table' gives page 1 of sequence 0 the id {}; the pool has {} "
-          "pages, and a query may see this one",
-          pages, pages));
+  EXPECT_EQ(message(nothing, validate),
+            fmt::format("array 'table' gives page 1 of sequence 0 the id {}; the pool has {} "
+                        "pages, and a query may see this one",
+                        pages, pages));
   data.table[1] = -1;
   EXPECT_NE(message(nothing, validate), "bound");
   // A window of 3 frees the pages before key 8 - 2 (A27).
@@ -148,9 +139,8 @@ TEST(BindErrorsOfDenseKeys, LengthsBeyondTheKeys) {
   Case data(spec, {1}, {10});
   CpuProgram program = loadOrDie(makeProgram(spec));
   data.keyLens[0] = 14; // 13 are there
-  EXPECT_EQ(
-      BoundCall::bind(program, data.arguments()).status().message(),
-      "array 'kv_len' gives sequence 0 a length of 14; 0 to 13 keys are there");
+  EXPECT_EQ(BoundCall::bind(program, data.arguments()).status().message(),
+            "array 'kv_len' gives sequence 0 a length of 14; 0 to 13 keys are there");
 }
 
 TEST(LoadErrors, ImagesForOtherMachines) {
@@ -186,8 +176,7 @@ TEST(LoadErrors, DamagedPrograms) {
   EXPECT_EQ(CpuProgram::load(program).status().code(), StatusCode::DataLoss);
   program = makeProgram(Spec());
   program.slots[0].buffer = 1000;
-  EXPECT_EQ(CpuProgram::load(program).status().code(),
-            StatusCode::InvalidArgument);
+  EXPECT_EQ(CpuProgram::load(program).status().code(), StatusCode::InvalidArgument);
 }
 
 TEST(Bundle, ASavedProgramRunsAfterLoading) {
@@ -204,24 +193,13 @@ TEST(Arguments, BiasBroadcastsByStrideZero) {
   Program program;
   program.facts.queryHeads = 4;
   program.facts.kvHeads = 1;
-  program.buffers = {{"bias",
-                      BufferRole::Bias,
-                      ElementType::F32,
-                      false,
-                      false,
-                      {-1, 4, -1, -1}},
-                     {"mask",
-                      BufferRole::DenseMask,
-                      ElementType::I8,
-                      false,
-                      true,
-                      {-1, -1, -1, -1}}};
+  program.buffers = {
+      {"bias", BufferRole::Bias, ElementType::F32, false, false, {-1, 4, -1, -1}},
+      {"mask", BufferRole::DenseMask, ElementType::I8, false, true, {-1, -1, -1, -1}}};
   float value = 0;
   CallArguments arguments;
-  arguments.arrays["bias"] =
-      ArrayRef::contiguous(&value, ElementType::F32, {1, 1, 5, 1});
-  arguments.arrays["mask"] =
-      ArrayRef::contiguous(&value, ElementType::Bool, {2, 1, 1, 3});
+  arguments.arrays["bias"] = ArrayRef::contiguous(&value, ElementType::F32, {1, 1, 5, 1});
+  arguments.arrays["mask"] = ArrayRef::contiguous(&value, ElementType::Bool, {2, 1, 1, 3});
   StatusOr<BoundArrays> bound = matchArrays(program, arguments);
   ASSERT_TRUE(bound) << bound.status().toString();
   EXPECT_EQ((*bound)[0]->strides, (std::vector<int64_t>{0, 0, 1, 0}));
@@ -231,27 +209,21 @@ TEST(Arguments, BiasBroadcastsByStrideZero) {
 TEST(Arguments, MasksMustReachAsFarAsTheBatch) {
   Spec spec{.kvForm = KvForm::Dense};
   Program program = makeProgram(spec);
-  program.buffers.push_back({"bias",
-                             BufferRole::Bias,
-                             ElementType::F32,
-                             false,
-                             true,
-                             {-1, -1, -1, -1}});
+  program.buffers.push_back(
+      {"bias", BufferRole::Bias, ElementType::F32, false, true, {-1, -1, -1, -1}});
   CpuProgram loaded = loadOrDie(program);
   Case data(spec, {4, 2}, {10, 12});
   float value = 0;
   auto bind = [&](std::vector<int64_t> shape) {
     CallArguments arguments = data.arguments();
-    arguments.arrays["bias"] =
-        ArrayRef::contiguous(&value, ElementType::F32, std::move(shape));
+    arguments.arrays["bias"] = ArrayRef::contiguous(&value, ElementType::F32, std::move(shape));
     return BoundCall::bind(loaded, arguments).status();
   };
   EXPECT_TRUE(bind({1, 1, 1, 1}).ok());
   EXPECT_TRUE(bind({2, 4, 4, 12}).ok());
   EXPECT_TRUE(bind({2, 1, 5, 15}).ok());
-  EXPECT_EQ(bind({1, 1, 3, 12}).message(),
-            "array 'bias' has extent 3 in dimension 2; the batch "
-            "needs 4, or 1 to use it for all");
+  EXPECT_EQ(bind({1, 1, 3, 12}).message(), "array 'bias' has extent 3 in dimension 2; the batch "
+                                           "needs 4, or 1 to use it for all");
   EXPECT_FALSE(bind({1, 1, 4, 11}).ok());
   EXPECT_FALSE(bind({1, 3, 4, 12}).ok());
 }
@@ -260,11 +232,9 @@ TEST(Arguments, PerHeadValuesGiveTheBoundsTheirExtremes) {
   Program program;
   program.facts.queryHeads = 3;
   program.facts.kvHeads = 1;
-  program.buffers = {
-      {"windows", BufferRole::PerHead, ElementType::I32, false, true, {3}},
-      {"slopes", BufferRole::PerHead, ElementType::F32, false, true, {3}}};
-  program.scalars = {{"window", ScalarType::I64, 5, 0, 0},
-                     {"slope", ScalarType::F32, 0, 0.5, 1}};
+  program.buffers = {{"windows", BufferRole::PerHead, ElementType::I32, false, true, {3}},
+                     {"slopes", BufferRole::PerHead, ElementType::F32, false, true, {3}}};
+  program.scalars = {{"window", ScalarType::I64, 5, 0, 0}, {"slope", ScalarType::F32, 0, 0.5, 1}};
   int32_t windows[] = {7, -2, 30};
   float slopes[] = {0.25f, -1.5f, std::numeric_limits<float>::quiet_NaN()};
   CallArguments arguments;
@@ -274,10 +244,8 @@ TEST(Arguments, PerHeadValuesGiveTheBoundsTheirExtremes) {
   EXPECT_EQ(defaults->values.perHeadMin, (std::vector<int64_t>{5, 0}));
   EXPECT_EQ(defaults->values.perHeadMax, (std::vector<int64_t>{5, 1}));
   EXPECT_EQ(defaults->slots[1], 0x3f000000u) << "0.5f in the low four bytes";
-  arguments.arrays["windows"] =
-      ArrayRef::contiguous(windows, ElementType::I32, {3});
-  arguments.arrays["slopes"] =
-      ArrayRef::contiguous(slopes, ElementType::F32, {3});
+  arguments.arrays["windows"] = ArrayRef::contiguous(windows, ElementType::I32, {3});
+  arguments.arrays["slopes"] = ArrayRef::contiguous(slopes, ElementType::F32, {3});
   StatusOr<ScalarTable> given =
       resolveScalars(program, arguments, *matchArrays(program, arguments));
   ASSERT_TRUE(given);

@@ -31,12 +31,11 @@ TEST(BoundCall, EveryFormMatchesTheNaiveComputation) {
   for (KvForm form : {KvForm::Paged, KvForm::Ragged, KvForm::Dense})
     for (uint32_t splits : {1, 4})
       for (const Shape &shape : kShapes) {
-        SCOPED_TRACE(testing::Message() << shape.name << " form " << int(form)
-                                        << " splits " << splits);
+        SCOPED_TRACE(testing::Message()
+                     << shape.name << " form " << int(form) << " splits " << splits);
         Spec spec{.kvForm = form};
         Case data(spec, shape.queryLens, shape.keyLens);
-        PlanOptions plan{
-            .workers = 5, .splitPolicy = SplitPolicy::Fixed, .splits = splits};
+        PlanOptions plan{.workers = 5, .splitPolicy = SplitPolicy::Fixed, .splits = splits};
         CpuProgram program = loadOrDie(makeProgram(spec));
         Plan made = runOrDie(program, data.arguments(), withPlan(plan), pool);
         data.expectRight();
@@ -49,17 +48,14 @@ TEST(BoundCall, EveryFormMatchesTheNaiveComputation) {
 // A5: ratios of query to KV heads that are in nobody's list.
 TEST(BoundCall, AnyGroupRatio) {
   ThreadPool pool(2);
-  const std::pair<uint32_t, uint32_t> heads[] = {
-      {28, 4}, {24, 4}, {64, 4}, {40, 8}, {9, 3}};
+  const std::pair<uint32_t, uint32_t> heads[] = {{28, 4}, {24, 4}, {64, 4}, {40, 8}, {9, 3}};
   for (auto [queryHeads, kvHeads] : heads)
     for (int32_t queries : {1, 5}) {
       SCOPED_TRACE(queryHeads / kvHeads);
       Spec spec{.queryHeads = queryHeads, .kvHeads = kvHeads, .pageSize = 16};
       Case data(spec, {queries, queries}, {50, 19});
-      PlanOptions plan{
-          .workers = 4, .splitPolicy = SplitPolicy::Fixed, .splits = 3};
-      Plan made = runOrDie(loadOrDie(makeProgram(spec)), data.arguments(),
-                           withPlan(plan), pool);
+      PlanOptions plan{.workers = 4, .splitPolicy = SplitPolicy::Fixed, .splits = 3};
+      Plan made = runOrDie(loadOrDie(makeProgram(spec)), data.arguments(), withPlan(plan), pool);
       EXPECT_GT(made.partialRows, 0u);
       data.expectRight();
     }
@@ -69,12 +65,10 @@ TEST(BoundCall, PageSizesAndTableForms) {
   ThreadPool pool(2);
   for (uint32_t pageSize : {1, 3, 16, 64, 100})
     for (TableForm form : {TableForm::BlockTable, TableForm::Indptr}) {
-      SCOPED_TRACE(testing::Message()
-                   << "page " << pageSize << " form " << int(form));
+      SCOPED_TRACE(testing::Message() << "page " << pageSize << " form " << int(form));
       Spec spec{.tableForm = form, .pageSize = pageSize};
       Case data(spec, {2, 1, 1}, {33, 0, 101});
-      runOrDie(loadOrDie(makeProgram(spec)), data.arguments(),
-               withPlan({.workers = 3}), pool);
+      runOrDie(loadOrDie(makeProgram(spec)), data.arguments(), withPlan({.workers = 3}), pool);
       data.expectRight();
     }
 }
@@ -84,13 +78,11 @@ TEST(BoundCall, ScalarsOverrideTheirDefaults) {
   Case data(Spec(), {3, 1}, {40, 70});
   CallArguments arguments = data.arguments();
   arguments.scalars = {{"scale", 0.5}, {"window", int64_t{9}}};
-  Plan plan = runOrDie(loadOrDie(makeProgram(Spec())), arguments,
-                       withPlan({.workers = 1}), pool);
+  Plan plan = runOrDie(loadOrDie(makeProgram(Spec())), arguments, withPlan({.workers = 1}), pool);
   data.expectRight(0.5, 9);
   for (const AttendPlan &attend : plan.attends)
     for (const WorkItem &item : attend.items)
-      EXPECT_GE(item.keyBegin, item.sequence == 0 ? 24u : 56u)
-          << "bounds follow the scalar";
+      EXPECT_GE(item.keyBegin, item.sequence == 0 ? 24u : 56u) << "bounds follow the scalar";
   arguments.scalars = {{"scale", int64_t{1}}};
   runOrDie(loadOrDie(makeProgram(Spec())), arguments, {}, pool);
   data.expectRight(1);
@@ -118,10 +110,8 @@ TEST(BoundCall, StridedArraysAreReadWhereTheyLie) {
 TEST(BoundCall, RunsAgainWithNewContentsAndOtherPools) {
   Case data(Spec(), {3}, {30});
   CpuProgram program = loadOrDie(makeProgram(Spec()));
-  PlanOptions plan{
-      .workers = 6, .splitPolicy = SplitPolicy::Fixed, .splits = 2};
-  StatusOr<BoundCall> call =
-      BoundCall::bind(program, data.arguments(), withPlan(plan));
+  PlanOptions plan{.workers = 6, .splitPolicy = SplitPolicy::Fixed, .splits = 2};
+  StatusOr<BoundCall> call = BoundCall::bind(program, data.arguments(), withPlan(plan));
   ASSERT_TRUE(call);
   BoundCall moved = *std::move(call);
   for (uint32_t threads : {1, 4, 2}) {
@@ -141,37 +131,29 @@ TEST(BoundCall, AppendSkipsSlotMinusOneAndThenAttends) {
   std::vector<int64_t> slots;
   for (size_t s = 0; s < 2; ++s)
     for (int64_t q = 0; q < data.queryLens[s]; ++q)
-      slots.push_back(
-          data.keyToken(s, data.keyLens[s] - data.queryLens[s] + q));
+      slots.push_back(data.keyToken(s, data.keyLens[s] - data.queryLens[s] + q));
   slots.resize(8, -1); // padded for a captured graph
   std::vector<float> newKey = data.randomArray(8 * spec.kvHeads * spec.dQk);
   std::vector<float> newValue = data.randomArray(8 * spec.kvHeads * spec.dV);
   CallArguments arguments = data.arguments();
-  arguments.arrays["slots"] =
-      ArrayRef::contiguous(slots.data(), ElementType::I64, {8});
-  arguments.arrays["new_k"] = ArrayRef::contiguous(
-      newKey.data(), ElementType::F32, {8, spec.kvHeads, spec.dQk});
-  arguments.arrays["new_v"] = ArrayRef::contiguous(
-      newValue.data(), ElementType::F32, {8, spec.kvHeads, spec.dV});
+  arguments.arrays["slots"] = ArrayRef::contiguous(slots.data(), ElementType::I64, {8});
+  arguments.arrays["new_k"] =
+      ArrayRef::contiguous(newKey.data(), ElementType::F32, {8, spec.kvHeads, spec.dQk});
+  arguments.arrays["new_v"] =
+      ArrayRef::contiguous(newValue.data(), ElementType::F32, {8, spec.kvHeads, spec.dV});
   std::vector<float> expectedKeys = data.key;
   int64_t width = spec.kvHeads * spec.dQk;
   for (size_t t = 0; t < 5; ++t)
-    std::copy_n(newKey.begin() + t * width, width,
-                expectedKeys.begin() + slots[t] * width);
-  runOrDie(loadOrDie(makeProgram(spec)), arguments, withPlan({.workers = 3}),
-           pool);
+    std::copy_n(newKey.begin() + t * width, width, expectedKeys.begin() + slots[t] * width);
+  runOrDie(loadOrDie(makeProgram(spec)), arguments, withPlan({.workers = 3}), pool);
   EXPECT_EQ(data.key, expectedKeys) << "all other slots keep their values";
   data.expectRight();
 
   slots[7] = data.keyTokens;
-  EXPECT_EQ(
-      BoundCall::bind(loadOrDie(makeProgram(spec)), arguments)
-          .status()
-          .message(),
-      fmt::format(
-          "array 'slots' sends token 7 to slot {}; the pool has {} pages of 4 "
-          "slots, and -1 skips a token",
-          data.keyTokens, data.keyTokens / 4));
+  EXPECT_EQ(BoundCall::bind(loadOrDie(makeProgram(spec)), arguments).status().message(),
+            fmt::format("array 'slots' sends token 7 to slot {}; the pool has {} pages of 4 "
+                        "slots, and -1 skips a token",
+                        data.keyTokens, data.keyTokens / 4));
   slots[7] = -2;
   EXPECT_FALSE(BoundCall::bind(loadOrDie(makeProgram(spec)), arguments));
 }
@@ -180,16 +162,13 @@ TEST(BoundCall, CountersStartAnewWithEachRun) {
   ThreadPool pool(2);
   Case data(Spec(), {4}, {30});
   CpuProgram program = loadOrDie(makeProgram(Spec()));
-  BindOptions options =
-      withPlan({.workers = 2, .splitPolicy = SplitPolicy::None});
-  StatusOr<BoundCall> call =
-      BoundCall::bind(program, data.arguments(), options);
+  BindOptions options = withPlan({.workers = 2, .splitPolicy = SplitPolicy::None});
+  StatusOr<BoundCall> call = BoundCall::bind(program, data.arguments(), options);
   ASSERT_TRUE(call);
   for (int run = 0; run < 2; ++run) {
     ASSERT_TRUE(call->run(pool).ok());
     ASSERT_EQ(call->counters().size(), 4u);
-    EXPECT_EQ(call->counters()[0] + call->counters()[2], 16u)
-        << "rows: 4 queries, 4 heads";
+    EXPECT_EQ(call->counters()[0] + call->counters()[2], 16u) << "rows: 4 queries, 4 heads";
   }
 }
 
@@ -215,11 +194,9 @@ TEST(BoundCall, AFailingKernelIsNamed) {
   Program program = makeProgram(Spec());
   program.kernels[1].entry = "failing";
   Case data(Spec(), {1}, {5});
-  StatusOr<BoundCall> call = BoundCall::bind(
-      loadOrDie(program), data.arguments(), withPlan({.workers = 3}));
+  StatusOr<BoundCall> call =
+      BoundCall::bind(loadOrDie(program), data.arguments(), withPlan({.workers = 3}));
   ASSERT_TRUE(call);
-  EXPECT_EQ(
-      call->run(pool).toString(),
-      "Internal: kernel 'failing' of program 'scalar_attention' returned -7");
+  EXPECT_EQ(call->run(pool).toString(),
+            "Internal: kernel 'failing' of program 'scalar_attention' returned -7");
 }
-

@@ -28,11 +28,10 @@ struct Spec {
 
 inline void addBuffers(Program &program, const Spec &s) {
   int64_t heads = s.queryHeads, kvHeads = s.kvHeads, dQk = s.dQk, dV = s.dV;
-  auto add = [&](const char *name, BufferRole role, ElementType type,
-                 std::vector<int64_t> extents, bool nullable = false) {
+  auto add = [&](const char *name, BufferRole role, ElementType type, std::vector<int64_t> extents,
+                 bool nullable = false) {
     bool output = role == BufferRole::Output || role == BufferRole::Lse;
-    program.buffers.push_back(
-        {name, role, type, output, nullable, std::move(extents)});
+    program.buffers.push_back({name, role, type, output, nullable, std::move(extents)});
   };
   using R = BufferRole;
   using E = ElementType;
@@ -49,11 +48,9 @@ inline void addBuffers(Program &program, const Spec &s) {
   add("o", R::Output, E::F32, {-1, heads, dV});
   add("lse", R::Lse, E::F32, {-1, heads}, true);
   add("table", R::BlockTable, E::I32,
-      s.tableForm == TableForm::Indptr ? std::vector<int64_t>{-1}
-                                       : std::vector<int64_t>{-1, -1},
+      s.tableForm == TableForm::Indptr ? std::vector<int64_t>{-1} : std::vector<int64_t>{-1, -1},
       !paged);
-  add("table_indptr", R::TableIndptr, E::I32, {-1},
-      s.tableForm != TableForm::Indptr);
+  add("table_indptr", R::TableIndptr, E::I32, {-1}, s.tableForm != TableForm::Indptr);
   add("cu_q", R::CuSeqlensQ, E::I32, {-1}, true);
   add("cu_k", R::CuSeqlensKv, E::I32, {-1}, true);
   add("kv_len", R::KvLen, E::I32, {-1}, !paged);
@@ -61,9 +58,8 @@ inline void addBuffers(Program &program, const Spec &s) {
   add("new_k", R::NewKey, E::F32, {-1, kvHeads, dQk}, !s.append);
   add("new_v", R::NewValue, E::F32, {-1, kvHeads, dV}, !s.append);
   add("none", R::User, E::F32, {-1}, true);
-  for (R role :
-       {R::ItemOffsets, R::Items, R::Rows, R::Sequences, R::Scalars,
-        R::PartialOut, R::PartialLse, R::MergeOffsets, R::Merges, R::Counters})
+  for (R role : {R::ItemOffsets, R::Items, R::Rows, R::Sequences, R::Scalars, R::PartialOut,
+                 R::PartialLse, R::MergeOffsets, R::Merges, R::Counters})
     add("", role, E::F32, {-1});
 }
 
@@ -71,8 +67,7 @@ inline void addBuffers(Program &program, const Spec &s) {
 inline void addSlots(Program &program, const Spec &s) {
   auto find = [&](std::string_view name, BufferRole role) {
     for (uint32_t i = 0; i < program.buffers.size(); ++i)
-      if (name.empty() ? program.buffers[i].role == role
-                       : program.buffers[i].name == name)
+      if (name.empty() ? program.buffers[i].role == role : program.buffers[i].name == name)
         return i;
     return ~0u;
   };
@@ -95,8 +90,7 @@ inline void addSlots(Program &program, const Spec &s) {
   for (const char *name : {"k", "v"}) {
     pointer(name);
     if (ragged)
-      strides("none", {0}),
-          strides(name, {0, 1}); // an absent array has stride 0
+      strides("none", {0}), strides(name, {0, 1}); // an absent array has stride 0
     else
       strides(name, {0, 1, 2});
   }
@@ -105,8 +99,8 @@ inline void addSlots(Program &program, const Spec &s) {
   extent("q", 1), extent("k", ragged ? 1 : 2);
   extent("q", 2), extent("o", 2);
   pointer("table"), extent("k", 1);
-  for (R role : {R::ItemOffsets, R::Items, R::Rows, R::Sequences, R::Scalars,
-                 R::PartialOut, R::PartialLse, R::MergeOffsets, R::Merges})
+  for (R role : {R::ItemOffsets, R::Items, R::Rows, R::Sequences, R::Scalars, R::PartialOut,
+                 R::PartialLse, R::MergeOffsets, R::Merges})
     plan(role);
   pointer("slots");
   pointer("new_k"), strides("new_k", {0, 1});
@@ -127,24 +121,21 @@ inline Program makeProgram(const Spec &s) {
   facts.tableForm = s.tableForm;
   facts.pageSize = s.kvForm == KvForm::Paged ? s.pageSize : 0;
   // Causal and within the window (scalar 1): keys (q - window, q].
-  facts.may.intervals = {
-      {.lo = {{BoundOp::QueryLo},
-              {BoundOp::Scalar, 1},
-              {BoundOp::Sub},
-              {BoundOp::Const, 1},
-              {BoundOp::Add}},
-       .hi = {{BoundOp::QueryHi}, {BoundOp::Const, 1}, {BoundOp::Add}}}};
+  facts.may.intervals = {{.lo = {{BoundOp::QueryLo},
+                                 {BoundOp::Scalar, 1},
+                                 {BoundOp::Sub},
+                                 {BoundOp::Const, 1},
+                                 {BoundOp::Add}},
+                          .hi = {{BoundOp::QueryHi}, {BoundOp::Const, 1}, {BoundOp::Add}}}};
   program.scalars = {{"scale", ScalarType::F32, 0, 0.25, -1},
                      {"window", ScalarType::I64, 1 << 30, 0, -1}};
   addBuffers(program, s);
   addSlots(program, s);
   if (s.append)
     program.kernels.push_back({"append", KernelKind::Append, 0, 0, 0, 0, 1});
-  program.kernels.push_back(
-      {"attend", KernelKind::Attend, 0, s.tileRows, s.tileKeys, 256, 1});
+  program.kernels.push_back({"attend", KernelKind::Attend, 0, s.tileRows, s.tileKeys, 256, 1});
   // The same kernel as a second variant, for short sequences.
-  program.kernels.push_back(
-      {"attend", KernelKind::Attend, 0, 1, s.tileKeys, 256, 0.4});
+  program.kernels.push_back({"attend", KernelKind::Attend, 0, 1, s.tileKeys, 256, 0.4});
   program.kernels.push_back({"merge", KernelKind::Merge, 0, 0, 0, 256, 1});
   StatusOr<std::vector<uint8_t>> object = readFile(SCALAR_ATTENTION, 1 << 24);
   EXPECT_TRUE(object) << object.status().toString();
@@ -154,10 +145,9 @@ inline Program makeProgram(const Spec &s) {
 
 /// Arrays of one batch, owned.
 struct Case {
-  Case(const Spec &s, std::vector<int32_t> queryLens,
-       std::vector<int32_t> keyLens, uint32_t seed = 1)
-      : spec(s), queryLens(std::move(queryLens)), keyLens(std::move(keyLens)),
-        random(seed) {
+  Case(const Spec &s, std::vector<int32_t> queryLens, std::vector<int32_t> keyLens,
+       uint32_t seed = 1)
+      : spec(s), queryLens(std::move(queryLens)), keyLens(std::move(keyLens)), random(seed) {
     for (int32_t length : this->queryLens)
       cuQ.push_back(cuQ.back() + length);
     tokens = cuQ.back();
@@ -181,11 +171,9 @@ struct Case {
       return cuK[sequence] + index;
     if (spec.kvForm == KvForm::Dense)
       return sequence * columnsOrLength + index;
-    int64_t base = spec.tableForm == TableForm::Indptr
-                       ? int64_t{indptr[sequence]}
-                       : int64_t(sequence) * columnsOrLength;
-    return int64_t{table[base + index / spec.pageSize]} * spec.pageSize +
-           index % spec.pageSize;
+    int64_t base = spec.tableForm == TableForm::Indptr ? int64_t{indptr[sequence]}
+                                                       : int64_t(sequence) * columnsOrLength;
+    return int64_t{table[base + index / spec.pageSize]} * spec.pageSize + index % spec.pageSize;
   }
 
   CallArguments arguments() {
@@ -194,10 +182,8 @@ struct Case {
     int64_t dQk = spec.dQk, dV = spec.dV;
     auto batch = static_cast<int64_t>(keyLens.size());
     CallArguments given;
-    auto add = [&](const char *name, auto &values, E type,
-                   std::vector<int64_t> shape) {
-      given.arrays[name] =
-          ArrayRef::contiguous(values.data(), type, std::move(shape));
+    auto add = [&](const char *name, auto &values, E type, std::vector<int64_t> shape) {
+      given.arrays[name] = ArrayRef::contiguous(values.data(), type, std::move(shape));
     };
     add("q", query, E::F32, {tokens, heads, dQk});
     add("o", output, E::F32, {tokens, heads, dV});
@@ -209,8 +195,7 @@ struct Case {
       add("cu_k", cuK, E::I32, {batch + 1});
       return given;
     }
-    int64_t inner =
-        spec.kvForm == KvForm::Paged ? spec.pageSize : columnsOrLength;
+    int64_t inner = spec.kvForm == KvForm::Paged ? spec.pageSize : columnsOrLength;
     int64_t outer = inner ? keyTokens / inner : batch;
     add("k", key, E::F32, {outer, inner, kvHeads, dQk});
     add("v", value, E::F32, {outer, inner, kvHeads, dV});
@@ -243,8 +228,7 @@ struct Case {
             at.push_back(keyToken(s, k) * spec.kvHeads + h / group);
             double score = 0;
             for (int64_t d = 0; d < spec.dQk; ++d)
-              score += double(query[row * spec.dQk + d]) *
-                       key[at.back() * spec.dQk + d];
+              score += double(query[row * spec.dQk + d]) * key[at.back() * spec.dQk + d];
             weights.push_back(std::exp(score * scale));
             sum += weights.back();
           }
@@ -264,11 +248,9 @@ struct Case {
   }
 
   Spec spec;
-  std::vector<int32_t> queryLens, keyLens, cuQ = {0}, cuK = {0}, table,
-                                           indptr = {0};
+  std::vector<int32_t> queryLens, keyLens, cuQ = {0}, cuK = {0}, table, indptr = {0};
   int64_t tokens = 0, keyTokens = 0;
-  int64_t columnsOrLength =
-      0; ///< of the block table, or keys of a dense sequence
+  int64_t columnsOrLength = 0; ///< of the block table, or keys of a dense sequence
   std::vector<float> query, key, value, output, lse;
   std::mt19937 random;
 
@@ -294,9 +276,7 @@ private:
 
   /// Pages in shuffled order; what no sequence uses is -1.
   void fillTable(int64_t batch, int64_t longest) {
-    auto pagesOf = [&](int64_t length) {
-      return (length + spec.pageSize - 1) / spec.pageSize;
-    };
+    auto pagesOf = [&](int64_t length) { return (length + spec.pageSize - 1) / spec.pageSize; };
     columnsOrLength = pagesOf(longest) + 1;
     std::vector<int32_t> pages(batch * columnsOrLength + 3);
     for (size_t i = 0; i < pages.size(); ++i)

@@ -54,8 +54,7 @@ TEST_P(ThreadCount, ManyShortLoopsInARow) {
   for (int loop = 0; loop < 3000; ++loop) {
     // Plain writes: the end of the loop must publish them, its start the old
     // ones.
-    pool.parallelFor(
-        5, [&](uint32_t worker, uint32_t) { parts[worker] += worker + loop; });
+    pool.parallelFor(5, [&](uint32_t worker, uint32_t) { parts[worker] += worker + loop; });
     sum += 10 + 5 * static_cast<uint64_t>(loop);
     ASSERT_EQ(parts[0] + parts[1] + parts[2] + parts[3] + parts[4], sum);
   }
@@ -103,8 +102,7 @@ TEST_P(ThreadCount, PoolsComeAndGo) {
 TEST_P(ThreadCount, CallersTakeTurns) {
   ThreadPool pool(GetParam());
   std::vector<int> count(2);
-  int shared =
-      0; // changed only under the turn: inside serial workers of one loop
+  int shared = 0; // changed only under the turn: inside serial workers of one loop
   auto caller = [&](int index) {
     for (int loop = 0; loop < 200; ++loop)
       pool.parallelFor(1, [&](uint32_t, uint32_t) {
