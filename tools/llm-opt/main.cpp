@@ -12,9 +12,11 @@ using namespace llmopt;
 static constexpr Command commands[] = {
     {"opt", "run passes and pipelines on a file, with the options of mlir-opt", runOpt},
     {"compile", "lower a spec and emit the text of a stage, or a bundle", cli::compileCommand},
-    {"verify", "run a spec on random and hard inputs against the float64 oracle", cli::verifyCommand},
+    {"verify", "run a spec on random and hard inputs against the float64 oracle",
+     cli::verifyCommand},
     {"run", "run a spec once on given arrays (.npy)", cli::runCommand},
-    {"explain", "the schedule, the tiles that a run visits, bytes and operations", cli::explainCommand},
+    {"explain", "the schedule, the tiles that a run visits, bytes and operations",
+     cli::explainCommand},
     {"conformance", "ONNX-style case folders: passed, failed, skipped", cli::conformanceCommand},
     {"demo", "real models' attention on ragged paged batches, checked and timed", cli::demoCommand},
     {"env", "versions and the machine, for a bug report", cli::envCommand},
