@@ -137,9 +137,8 @@ private:
       }
   }
 
+  /// A lower bound from each term alone; negative where a term has none.
   static __int128 leastValue(const LinearForm &form) {
-    // A negative queryHi against a positive queryLo: only their sum of coefficients is
-    // bounded by positions, the rest by the number of rows, which is as large.
     __int128 sum = form.constant;
     for (const Term &term : form.terms) {
       Range range = rangeOf(term.atom);
