@@ -70,7 +70,7 @@ class Layers(LintCase):
                 ("dialect/reference/Oracle.cpp", "passes/Passes.h"),
                 ("passes/attn/PackGqa.cpp", "codegen/compile/Compile.h"),
                 ("passes/attn/PackGqa.cpp", "dialect/reference/Oracle.h"),
-                ("passes/attn/PackGqa.cpp", "runtime/bundle/Program.h"),
+                ("passes/attn/PackGqa.cpp", "runtime/plan/Planner.h"),
                 ("codegen/cpu/Lower.cpp", "runtime/device/Device.h"),
                 ("codegen/cpu/Lower.cpp", "dialect/reference/Oracle.h"),
                 ("codegen/cpu/Lower.cpp", "tools/llm-opt/Cli.h"),
