@@ -163,6 +163,18 @@ void prefetchAhead(Emit &emit, const Transfer &t, Value r) {
                                /*localityHint=*/3, /*isDataCache=*/true);
 }
 
+/// Emits a transfer twice where its stride is a run-time value: contiguous columns move by
+/// vectors (nearly every array there is), others one by one.
+void withUnitStride(Emit &emit, const Transfer &t,
+                    llvm::function_ref<void(const Transfer &)> transfer) {
+  Transfer contiguous = t;
+  contiguous.stride = {};
+  if (!t.stride || !contiguous.vectorises())
+    return transfer(t);
+  Value isOne = arith::CmpIOp::create(emit, arith::CmpIPredicate::eq, t.stride, emit.idx(1));
+  emit.branch(isOne, [&] { transfer(contiguous); }, [&] { transfer(t); });
+}
+
 template <typename Op> Transfer describe(Op op, Buffer tile, Buffer addresses) {
   return {op.getBase(),  op.getRows(), op.getFirst(), op.getStride(),
           op.getLimit(), tile,         addresses,     tile.shape.columns};
@@ -172,15 +184,18 @@ template <typename Op> Transfer describe(Op op, Buffer tile, Buffer addresses) {
 
 void Lowering::lowerLoad(tile::LoadOp op) {
   Emit emit = emitAt(op);
-  Transfer t = describe(op, buffer(op.getTile()), buffer(op.getRows()));
-  Value count = t.count(emit);
-  emit.loop(0, t.tile.shape.rows, 1, [&](Value r) {
-    auto [offset, valid] = t.row(emit, r);
-    prefetchAhead(emit, t, r);
-    emit.branch(
-        valid, [&, offset = offset] { loadRow(emit, t, r, offset, count); },
-        [&] { zeroRow(emit, t.tile, r); });
+  Transfer described = describe(op, buffer(op.getTile()), buffer(op.getRows()));
+  Value count = described.count(emit);
+  withUnitStride(emit, described, [&](const Transfer &t) {
+    emit.loop(0, t.tile.shape.rows, 1, [&](Value r) {
+      auto [offset, valid] = t.row(emit, r);
+      prefetchAhead(emit, t, r);
+      emit.branch(
+          valid, [&, offset = offset] { loadRow(emit, t, r, offset, count); },
+          [&] { zeroRow(emit, t.tile, r); });
+    });
   });
+  const Transfer &t = described;
   // Lanes beyond the last row compute too: give them something harmless.
   if (t.tile.shape.lanesOverRows)
     emit.loop(t.tile.shape.rows, t.tile.shape.paddedRows(), 1,
@@ -189,14 +204,16 @@ void Lowering::lowerLoad(tile::LoadOp op) {
 
 void Lowering::lowerStore(tile::StoreOp op) {
   Emit emit = emitAt(op);
-  Transfer t = describe(op, buffer(op.getTile()), buffer(op.getRows()));
-  Value count = t.count(emit);
-  emit.loop(0, t.tile.shape.rows, 1, [&](Value r) {
-    auto [offset, valid] = t.row(emit, r);
-    auto write = scf::IfOp::create(emit, TypeRange{}, valid, /*withElseRegion=*/false);
-    OpBuilder::InsertionGuard guard(emit);
-    emit.setInsertionPointToStart(write.thenBlock());
-    storeRow(emit, t, r, offset, count);
+  Transfer described = describe(op, buffer(op.getTile()), buffer(op.getRows()));
+  Value count = described.count(emit);
+  withUnitStride(emit, described, [&](const Transfer &t) {
+    emit.loop(0, t.tile.shape.rows, 1, [&](Value r) {
+      auto [offset, valid] = t.row(emit, r);
+      auto write = scf::IfOp::create(emit, TypeRange{}, valid, /*withElseRegion=*/false);
+      OpBuilder::InsertionGuard guard(emit);
+      emit.setInsertionPointToStart(write.thenBlock());
+      storeRow(emit, t, r, offset, count);
+    });
   });
 }
 
