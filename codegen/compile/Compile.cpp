@@ -11,6 +11,7 @@
 #include "llvm/Support/SHA256.h"
 
 #include <atomic>
+#include <thread>
 
 using namespace mlir;
 using namespace llmopt;
@@ -69,6 +70,58 @@ Schedule scheduleFor(const Signature &signature, const CompileOptions &options) 
   return schedule;
 }
 
+/// One kernel on its way to machine code, in a module of its own.
+struct Part {
+  const KernelName *kernel;
+  OwningOpRef<ModuleOp> module;
+  bool lowered = false;
+  std::string error; ///< of the emission
+  std::vector<uint8_t> object;
+};
+
+/// Takes the kernels out of `module`.
+std::vector<Part> partsOf(ModuleOp module, const std::vector<KernelName> &kernels) {
+  std::vector<Part> parts;
+  for (const KernelName &kernel : kernels) {
+    Operation *function = module.lookupSymbol(kernel.name);
+    OwningOpRef<ModuleOp> own = ModuleOp::create(function->getLoc());
+    function->moveBefore(own->getBody(), own->getBody()->end());
+    parts.push_back({&kernel, std::move(own), false, "", {}});
+  }
+  return parts;
+}
+
+void generate(Part &part, const CompileOptions &options) {
+  part.lowered = succeeded(cpu::lowerToCpu(*part.module, options.cpu));
+  if (!part.lowered)
+    return;
+  llvm::Expected<std::vector<uint8_t>> object = cpu::emitObject(*part.module, options.cpu);
+  if (object)
+    part.object = std::move(*object);
+  else
+    part.error = llvm::toString(object.takeError());
+}
+
+/// All parts at once where the context allows it: code generation takes longest by far, and
+/// kernels do not depend on each other.
+void generate(std::vector<Part> &parts, const CompileOptions &options) {
+  if (parts.empty() || !parts.front().module->getContext()->isMultithreadingEnabled()) {
+    for (Part &part : parts)
+      generate(part, options);
+    return;
+  }
+  // Passes load the dialects that they make, which is not safe among threads: the passes
+  // of an empty module load them all now.
+  OwningOpRef<ModuleOp> nothing = ModuleOp::create(parts.front().module->getLoc());
+  (void)cpu::lowerToCpu(*nothing, options.cpu);
+  std::vector<std::thread> threads;
+  for (size_t i = 1; i < parts.size(); ++i)
+    threads.emplace_back([&, i] { generate(parts[i], options); });
+  generate(parts.front(), options);
+  for (std::thread &thread : threads)
+    thread.join();
+}
+
 std::string irOf(Operation *op) {
   std::string text;
   llvm::raw_string_ostream stream(text);
@@ -77,7 +130,7 @@ std::string irOf(Operation *op) {
 }
 
 /// Content key: canonical IR, target and exact options, compiler and ABI version.
-std::string keyOf(StringRef ir, const Schedule &schedule, const bundle::Image &image) {
+std::string keyOf(StringRef ir, const Schedule &schedule, const cpu::CpuTargetOptions &target) {
   llvm::SHA256 hash;
   auto add = [&](StringRef text) {
     hash.update(text);
@@ -87,9 +140,10 @@ std::string keyOf(StringRef ir, const Schedule &schedule, const bundle::Image &i
   for (int64_t rows : schedule.rows)
     add(std::to_string(rows));
   add(std::to_string(schedule.keys));
-  add(image.triple);
-  add(image.cpu);
-  add(image.features);
+  add(target.triple);
+  add(target.cpu);
+  add(target.features);
+  add(std::to_string(target.optLevel));
   add(LLVM_VERSION_STRING);
   add(std::to_string(bundle::kAbiVersion));
   return llvm::toHex(hash.final(), /*LowerCase=*/true);
@@ -146,20 +200,24 @@ llvm::Expected<bundle::Program> llmopt::compileSpec(func::FuncOp spec,
   program.ir = irOf(copy);
   std::vector<KernelName> kernels = kernelsOf(*signature, spec.getName(), schedule);
 
-  if (failed(lowerToTile(*module, schedule)) || failed(cpu::lowerToCpu(*module, options.cpu)))
-    return diagnostics.take("lowering failed");
-  for (const KernelName &kernel : kernels)
-    program.kernels.push_back(kernelFacts(*module, program.facts, kernel));
-
-  // What the image needs is what was detected: a CPU's name implies features that a
-  // virtual machine may hide and that code generation does not use by itself.
-  bundle::Image image{options.cpu.triple, options.cpu.cpu, options.cpu.features, {}};
-  llvm::Expected<std::vector<uint8_t>> object = cpu::emitObject(*module, options.cpu);
-  if (!object)
-    return object.takeError();
-  image.bytes = std::move(*object);
-  program.key = keyOf(program.ir, schedule, image);
-  program.images.push_back(std::move(image));
+  if (failed(lowerToTile(*module, schedule)))
+    return diagnostics.take("lowering to tiles failed");
+  std::vector<Part> parts = partsOf(*module, kernels);
+  generate(parts, options);
+  for (Part &part : parts) {
+    if (!part.lowered)
+      return diagnostics.take("lowering failed");
+    if (!part.error.empty())
+      return llvm::createStringError(part.error);
+    bundle::Kernel kernel = kernelFacts(*part.module, program.facts, *part.kernel);
+    kernel.image = program.images.size();
+    program.kernels.push_back(std::move(kernel));
+    // What the image needs is what was detected: a CPU's name implies features that a
+    // virtual machine may hide and that code generation does not use by itself.
+    program.images.push_back(
+        {options.cpu.triple, options.cpu.cpu, options.cpu.features, std::move(part.object)});
+  }
+  program.key = keyOf(program.ir, schedule, options.cpu);
   ++compiles;
   return program;
 }

@@ -18,7 +18,7 @@ std::unique_ptr<SpecFile> SpecFile::parse(std::unique_ptr<llvm::MemoryBuffer> bu
   file->file = name;
   DialectRegistry registry;
   registerDialects(registry);
-  file->context = std::make_unique<MLIRContext>(registry, MLIRContext::Threading::DISABLED);
+  file->context = std::make_unique<MLIRContext>(registry);
   auto sources = std::make_shared<llvm::SourceMgr>();
   sources->AddNewSourceBuffer(std::move(buffer), llvm::SMLoc());
   SourceMgrDiagnosticHandler handler(*sources, file->context.get());
