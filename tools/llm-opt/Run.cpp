@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include <cmath>
 #include <list>
 #include <optional>
 
@@ -75,7 +76,17 @@ struct Arrays {
   runtime::CallArguments arguments;
 };
 
-llvm::Error readInputs(const Options &options, Arrays &arrays) {
+/// A number for scalar `name`: an integer where the program wants one and it is one.
+runtime::ScalarValue scalarValue(const bundle::Program &program, const std::string &name,
+                                 double value) {
+  for (const bundle::Scalar &scalar : program.scalars)
+    if (scalar.name == name && scalar.type != bundle::ScalarType::F32 &&
+        value == std::nearbyint(value) && std::abs(value) < 0x1p53)
+      return int64_t(value);
+  return value;
+}
+
+llvm::Error readInputs(const bundle::Program &program, const Options &options, Arrays &arrays) {
   for (const std::string &text : options.inputs) {
     auto setting = splitSetting("--input", text);
     if (!setting)
@@ -103,7 +114,7 @@ llvm::Error readInputs(const Options &options, Arrays &arrays) {
     if (*end)
       return llvm::createStringError(
           fmt::format("--set {}: '{}' is no number", text, setting->second));
-    arrays.arguments.scalars[setting->first] = value;
+    arrays.arguments.scalars[setting->first] = scalarValue(program, setting->first, value);
   }
   return llvm::Error::success();
 }
@@ -176,7 +187,7 @@ llvm::Error runOnce(const Options &options) {
   if (!runner)
     return runner.takeError();
   Arrays arrays;
-  if (llvm::Error error = readInputs(options, arrays))
+  if (llvm::Error error = readInputs((*runner)->program(), options, arrays))
     return error;
   if (llvm::Error error = makeOutputs((*runner)->program(), arrays))
     return error;

@@ -35,10 +35,19 @@ std::string describe(const harness::Report &report) {
 llvm::Expected<harness::Shape> shapeFrom(const std::vector<std::string> &settings, uint64_t seed) {
   harness::Shape shape;
   shape.seed = seed;
-  auto lengths = [](const std::string &text) {
+  auto whole = [](const std::string &text, size_t parsed) {
+    if (parsed != text.size())
+      throw std::invalid_argument(text);
+  };
+  auto lengths = [&](const std::string &text) {
     std::vector<int64_t> list;
-    for (const std::string &part : CLI::detail::split(text, ';'))
-      list.push_back(std::stoll(part));
+    for (const std::string &part : CLI::detail::split(text, ';')) {
+      size_t parsed = 0;
+      list.push_back(std::stoll(part, &parsed));
+      whole(part, parsed);
+      if (list.back() < 0)
+        throw std::out_of_range(part);
+    }
     return list;
   };
   for (const std::string &setting : settings) {
@@ -50,8 +59,14 @@ llvm::Expected<harness::Shape> shapeFrom(const std::vector<std::string> &setting
         shape.queryLengths = lengths(value);
       else if (name == "kv")
         shape.keyLengths = lengths(value);
-      else
-        shape.numbers[name] = std::stod(value);
+      else {
+        size_t parsed = 0;
+        shape.numbers[name] = std::stod(value, &parsed);
+        whole(value, parsed);
+      }
+    } catch (const std::out_of_range &) {
+      return llvm::createStringError(
+          fmt::format("--shape {}: a length is negative, or a number too large", setting));
     } catch (const std::exception &) {
       return llvm::createStringError(fmt::format(
           "--shape {}: no number after '='; write for example --shape q=1;1,kv=17;300,window=64",

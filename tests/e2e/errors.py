@@ -1,0 +1,116 @@
+"""Mistakes on the command line: exit code 1 and the whole of stderr, word for word."""
+from common import check, run, write_npy
+
+SPEC = """func.func @f(%q: tensor<?x?x2x4xf32>, %k: tensor<?x?x2x4xf32>, %v: tensor<?x?x2x4xf32>)
+    -> tensor<?x?x2x4xf32> {
+  %o = attn.attention %q, %k, %v mask(window<3>)
+       : tensor<?x?x2x4xf32>, tensor<?x?x2x4xf32>, tensor<?x?x2x4xf32> -> tensor<?x?x2x4xf32>
+  return %o : tensor<?x?x2x4xf32>
+}
+"""
+with open("f.mlir", "w") as file:
+    file.write(SPEC)
+with open("two.mlir", "w") as file:
+    file.write(SPEC + SPEC.replace("@f", "@g"))
+with open("none.mlir", "w") as file:
+    file.write("func.func private @h()\n")
+write_npy("ok.npy", (1, 3, 2, 4), [0.5] * 24)
+write_npy("flat.npy", (3, 2, 4), [0.5] * 24)
+write_npy("narrow.npy", (1, 3, 2, 3), [0.5] * 18)
+write_npy("wide.npy", (2, 3, 2, 4), [0.5] * 48)
+write_npy("half.npy", (1, 3, 2, 4), [0.5] * 24, "<f2")
+write_npy("double.npy", (1, 3, 2, 4), [0.5] * 24, "<f8")
+with open("junk.npy", "w") as file:
+    file.write("no array")
+
+
+def inputs(**files):
+    """--input options, with ok.npy where nothing else is said."""
+    names = {"q": "ok.npy", "k": "ok.npy", "v": "ok.npy", **files}
+    return [part for name, path in names.items() if path
+            for part in ("--input", f"{name}={path}")]
+
+
+def refuse(arguments, want):
+    """Runs llm-opt; its stderr must be `want`, and nothing printed as a result."""
+    result = run(*arguments)
+    what = " ".join(arguments)
+    if (result.returncode, result.stderr) != (1, want + "\n") or " passed" in result.stdout:
+        failures.append(f"{what}\n  want: {want}\n  got {result.returncode}: "
+                        f"{result.stdout}{result.stderr}")
+
+
+failures = []
+UNKNOWN = "unknown device 'tpu'; cpu and auto can be had"
+ABSENT = "device 'sim' is not available in this build; use cpu or auto"
+for command, rest in (("verify", ["f.mlir"]), ("run", ["f.mlir"]), ("fuzz", []),
+                      ("conformance", ["folder"])):
+    refuse([command, *rest, "--device", "tpu"], f"llm-opt {command}: {UNKNOWN}")
+    refuse([command, *rest, "--device", "sim"], f"llm-opt {command}: {ABSENT}")
+
+MISSING = "llm-opt: cannot open input file 'absent.mlir': No such file or directory"
+for command in ("verify", "compile", "explain"):
+    refuse([command, "absent.mlir"], MISSING)
+refuse(["verify", "none.mlir"], "llm-opt: none.mlir: no function holds an attn op")
+refuse(["verify", "f.mlir", "--func", "g"], "llm-opt: f.mlir: no spec function is called @g")
+refuse(["tune"], "llm-opt: unknown command 'tune'; 'llm-opt --help' lists the commands")
+
+refuse(["verify", "f.mlir", "--cases", "soft"],
+       "llm-opt verify: --cases is 'soft'; random and hard can be had")
+refuse(["verify", "f.mlir", "--shape", "q=1"],
+       "llm-opt verify: --shape names 1 query and 0 key lengths; one of each for every sequence "
+       "is wanted, as in --shape q=1;1,kv=17;300")
+refuse(["verify", "f.mlir", "--shape", "q=1;2,kv=5"],
+       "llm-opt verify: --shape names 2 query and 1 key lengths; one of each for every sequence "
+       "is wanted, as in --shape q=1;1,kv=17;300")
+refuse(["verify", "f.mlir", "--shape", "q=one,kv=5"],
+       "llm-opt verify: --shape q=one: no number after '='; write for example "
+       "--shape q=1;1,kv=17;300,window=64")
+
+refuse(["compile", "f.mlir", "--emit", "ptx"],
+       "llm-opt compile: cannot emit 'ptx'; ir, tile, vector, llvm, asm and bundle can be had")
+refuse(["compile", "f.mlir", "--target", "tpu"],
+       "llm-opt compile: target 'tpu' is not available in this build; cpu is")
+refuse(["compile", "f.mlir"], "llm-opt compile: a bundle is binary; name a file with -o")
+refuse(["compile", "two.mlir", "-o", "two.bundle"],
+       "llm-opt compile: the file holds 2 specs; a bundle holds one; choose with --func")
+
+refuse(["run", "two.mlir", *inputs()],
+       "llm-opt run: the file holds several specs; choose one with --func")
+
+def run_with(want, *options, **files):
+    """`llm-opt run` on f.mlir with other files or options."""
+    refuse(["run", "f.mlir", *inputs(**files), *options], "llm-opt run: " + want)
+
+
+run_with("--input q=FILE.npy is missing", q=None)
+run_with("file 'junk.npy' is not a .npy file", q="junk.npy")
+run_with("file 'absent.npy': cannot open: No such file or directory", q="absent.npy")
+run_with("array 'q' has 3 extents and 3 strides; the program wants rank 4 with shape "
+         "(?, ?, 2, 4)", q="flat.npy")
+run_with("array 'q' has shape (1, 3, 2, 3); the program wants (?, ?, 2, 4)", q="narrow.npy")
+run_with("array 'k' has extent 1 in dimension 0 (batch); array 'q' asks for 2", q="wide.npy")
+run_with("array 'q' has element type f16; the program wants f32", q="half.npy")
+run_with("double.npy: elements are f64; kernels take f32, f16, bf16, bool and integers",
+         q="double.npy")
+run_with("there is no array 'x'; the program takes q, k, v, o", x="ok.npy")
+run_with("--input q: NAME=VALUE is wanted", "--input", "q")
+run_with("--set scale=big: 'big' is no number", "--set", "scale=big")
+run_with("there is no scalar 'wndow'; the program takes scale, window", "--set", "wndow=3")
+run_with("scalar 'window' is 2.5; the program wants an integer", "--set", "window=2.5")
+run_with("--output lse=l.npy: the spec has no result of that name; o and lse are results",
+         "--output", "lse=l.npy")
+refuse(["run", "absent.bundle"],
+       "llm-opt run: file 'absent.bundle': cannot open: No such file or directory")
+refuse(["conformance", "absent"],
+       "llm-opt conformance: file 'absent/model.onnx': cannot open: No such file or directory")
+refuse(["import", "absent.json"], "file 'absent.json': cannot open: No such file or directory")
+for lengths in ("q=-1,kv=5", "q=1,kv=-5", "q=1,kv=99999999999999999999"):
+    setting = lengths.split(",")[lengths.startswith("q=1")]
+    refuse(["verify", "f.mlir", "--shape", lengths],
+           f"llm-opt verify: --shape {setting}: a length is negative, or a number too large")
+refuse(["verify", "f.mlir", "--shape", "q=1,kv=5x"],
+       "llm-opt verify: --shape kv=5x: no number after '='; write for example "
+       "--shape q=1;1,kv=17;300,window=64")
+
+check(not failures, f"{len(failures)} messages:\n" + "\n".join(failures))
