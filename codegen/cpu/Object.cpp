@@ -193,7 +193,7 @@ llvm::Expected<std::vector<uint8_t>> llmopt::cpu::emitObject(mlir::ModuleOp modu
   if (!bytes)
     return bytes.takeError();
   if (llvm::Error error = checkSelfContained(*bytes))
-    return std::move(error);
+    return error;
   return std::vector<uint8_t>(bytes->begin(), bytes->end());
 }
 

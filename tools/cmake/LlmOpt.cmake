@@ -4,7 +4,8 @@ set(LLMOPT_WARNINGS -Wall -Wextra -Werror -Wno-unused-parameter)
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   # g++ 12 reports false positives of these inside the standard library.
   list(APPEND LLMOPT_WARNINGS -Wno-maybe-uninitialized -Wno-restrict
-              -Wno-dangling-pointer -Wno-array-bounds -Wno-stringop-overflow)
+              -Wno-dangling-pointer -Wno-array-bounds -Wno-stringop-overflow
+              -Wno-uninitialized)
 endif()
 
 # llmopt_library(NAME [MLIR] [DEPENDS target...] [LINK library...] [EXCLUDE regex])
@@ -58,19 +59,27 @@ function(llmopt_link_mlir target)
   # Debian's exported static MLIR targets name the shared LLVM (and a few the shared
   # MLIR): take both out of every interface, else two copies of MLIR meet.
   get_property(all GLOBAL PROPERTY MLIR_ALL_LIBS)
+  set(archives "")
   foreach(library ${all})
-    if(TARGET ${library})
-      get_target_property(interface ${library} INTERFACE_LINK_LIBRARIES)
-      if(interface)
-        list(REMOVE_ITEM interface LLVM MLIR)
-        set_property(TARGET ${library} PROPERTY INTERFACE_LINK_LIBRARIES "${interface}")
-      endif()
+    if(NOT TARGET ${library})
+      continue()
+    endif()
+    get_target_property(type ${library} TYPE)
+    if(type STREQUAL "STATIC_LIBRARY")
+      list(APPEND archives ${library})
+    endif()
+    get_target_property(interface ${library} INTERFACE_LINK_LIBRARIES)
+    if(interface)
+      list(FILTER interface EXCLUDE REGEX "^(LLVM|MLIR)$|LINK_ONLY:(LLVM|MLIR)>|Shared$|runner_utils|_runtime$|_stubs$|float16_utils|apfloat_wrappers")
+      set_property(TARGET ${library} PROPERTY INTERFACE_LINK_LIBRARIES "${interface}")
     endif()
   endforeach()
+  # AMDGPU, NVPTX and SPIRV: what registering all dialects (llm-opt opt) refers to.
   llvm_map_components_to_libnames(components Core Support BitReader BitWriter AsmParser
-    Remarks FrontendOpenMP TransformUtils ipo Passes OrcJIT JITLink X86CodeGen
-    X86AsmParser X86Desc X86Info)
-  target_link_libraries(${target} PRIVATE ${all} ${components})
+    Remarks FrontendOpenMP TransformUtils ipo Passes OrcJIT JITLink
+    X86CodeGen X86AsmParser X86Desc X86Info AMDGPUCodeGen AMDGPUAsmParser AMDGPUDesc AMDGPUInfo
+    NVPTXCodeGen NVPTXDesc NVPTXInfo SPIRVCodeGen SPIRVDesc SPIRVInfo)
+  target_link_libraries(${target} PRIVATE ${archives} ${components})
   target_link_options(${target} PRIVATE -Wl,--gc-sections -fuse-ld=lld -s)
 endfunction()
 
