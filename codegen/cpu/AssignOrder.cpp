@@ -2,6 +2,7 @@
 #include "codegen/cpu/Passes.h"
 
 #include "codegen/cpu/tovector/ControlFlow.h"
+#include "codegen/cpu/tovector/RowPairs.h"
 #include "dialect/tile/TileDialect.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -111,7 +112,7 @@ struct TileCpuAssignOrder : llmopt::cpu::impl::TileCpuAssignOrderBase<TileCpuAss
   void runOnOperation() override {
     func::FuncOp function = getOperation();
     bool always = function->hasAttr(kBatchInvariantAttr);
-    int64_t lanes = CpuIsa::fromFeatures(features).lanes;
+    CpuIsa isa = CpuIsa::fromFeatures(features);
     SmallVector<tile::MmaOp> products;
     function.walk([&](tile::MmaOp mma) { products.push_back(mma); });
     if (products.empty())
@@ -120,9 +121,9 @@ struct TileCpuAssignOrder : llmopt::cpu::impl::TileCpuAssignOrderBase<TileCpuAss
     for (tile::MmaOp mma : products) {
       int64_t rows = cast<RankedTensorType>(mma.getType()).getDimSize(0);
       // Fewer rows would leave lanes idle; 16 is where a broadcast pays for itself. A
-      // product that is still bf16 here is one that only this layout serves.
+      // product that is still bf16 here is one that this layout serves, or one for few rows.
       bool narrow = !cast<RankedTensorType>(mma.getA().getType()).getElementType().isF32();
-      if (!always && !narrow && (rows < 16 || rows % lanes != 0))
+      if (!always && (narrow ? takesRowPairs(mma, isa) : rows < 16 || rows % isa.lanes != 0))
         continue;
       for (Value tile : groups.members(mma.getResult()))
         setColumns(tile);

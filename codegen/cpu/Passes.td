@@ -24,7 +24,9 @@ def TileCpuPromote : TileCpuPass<"tile-cpu-promote", "::mlir::func::FuncOp"> {
     %k = tile.load %b[%r] : memref<?xbf16>, tensor<64x1xi64> -> tensor<64x128xf32>
     ```
     With AVX512-BF16, bf16 products that `tile-cpu-assign-order` will lay out by columns
-    (8 rows or more, or a `tile.batch_invariant` function) stay as they are when B is loaded for products alone and the reduction has an even length.
+    (more than 8 rows, or a `tile.batch_invariant` function) stay as they are when B is loaded
+    for products alone and the reduction has an even length; so do those of 8 rows or fewer
+    whose B has rows of whole registers, multiples of 32 elements.
   }];
   let dependentDialects = ["::llmopt::tile::TileDialect", "::mlir::arith::ArithDialect"];
 }
@@ -37,7 +39,7 @@ def TileCpuAssignOrder : TileCpuPass<"tile-cpu-assign-order", "::mlir::func::Fun
     of 16 rows or more, and a multiple of the lanes, is laid out by columns: the lanes of a
     vector then run over rows, the product broadcasts elements of B and needs no packing
     of K or V, and row maxima and sums are plain vector operations. So is a group with a
-    product that is not f32 (tile-cpu-promote left it for the dot product). Every other
+    product that is not f32 (tile-cpu-promote left it for the dot product), unless it has 8 rows or fewer. Every other
     group keeps the default, row after row.
 
     A function with the unit attribute `tile.batch_invariant` gets columns whatever the

@@ -1,6 +1,7 @@
 // tile-cpu-promote: products of bf16 and f16 become products of f32.
 #include "codegen/cpu/Passes.h"
 
+#include "codegen/cpu/tovector/RowPairs.h"
 #include "dialect/tile/TileDialect.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -74,10 +75,10 @@ bool staysNarrow(tile::MmaOp mma, const CpuIsa &isa, bool invariant) {
   auto a = cast<RankedTensorType>(mma.getA().getType()),
        b = cast<RankedTensorType>(mma.getB().getType());
   int64_t rows = a.getDimSize(0);
-  // Lanes over rows leave most lanes idle for few rows, and still win over widening K and V
-  // from 8 rows on (measured, d = 128): the dot product reads them as they are.
-  if (!isa.bf16Dot || !(invariant || rows >= 8) || !a.getElementType().isBF16() ||
-      a.getDimSize(1) % 2 != 0 || b.getDimSize(0) == 1 || b.getDimSize(1) == 1)
+  // With few rows lanes over rows would be idle: those products keep tiles by rows.
+  if (!isa.bf16Dot || !(invariant || rows > 8 || takesRowPairs(mma, isa)) ||
+      !a.getElementType().isBF16() || a.getDimSize(1) % 2 != 0 || b.getDimSize(0) == 1 ||
+      b.getDimSize(1) == 1)
     return false;
   return mma.getB().getDefiningOp<tile::LoadOp>() &&
          llvm::all_of(mma.getB().getUses(), [](OpOperand &use) {

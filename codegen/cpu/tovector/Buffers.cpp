@@ -2,6 +2,7 @@
 #include "codegen/cpu/tovector/Buffers.h"
 
 #include "codegen/cpu/tovector/ControlFlow.h"
+#include "codegen/cpu/tovector/RowPairs.h"
 #include "dialect/tile/TileDialect.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -69,6 +70,8 @@ void BufferPlan::addValue(Value value, int64_t definition) {
     return;
   if (auto map = value.getDefiningOp<tile::MapOp>(); map && absorbingProduct(map))
     return; // never in memory
+  if (auto load = value.getDefiningOp<tile::LoadOp>(); load && streamsRows(load, target))
+    return;
   Range range{definition, definition};
   addUses(value, range);
   index[value] = places.size();
@@ -186,22 +189,33 @@ void BufferPlan::mergeControlFlow(func::FuncOp function) {
 }
 
 void BufferPlan::addTemporaries(Operation *op, ValueRange values, int64_t position) {
-  for (auto [i, value] : llvm::enumerate(values)) {
-    temporaries[{op, i}] = places.size();
-    Place place;
-    place.life.push_back({position, position + 1});
-    place.bytes = TileShape::get(cast<RankedTensorType>(value.getType()), target).bytes();
-    place.parent = places.size();
-    places.push_back(std::move(place));
-  }
+  for (auto [i, value] : llvm::enumerate(values))
+    addTemporary(op, i, TileShape::get(cast<RankedTensorType>(value.getType()), target).bytes(),
+                 position);
 }
 
-/// Scratch for B of bf16 products whose pairs are not neighbours already.
+void BufferPlan::addTemporary(Operation *op, unsigned i, int64_t bytes, int64_t position) {
+  temporaries[{op, i}] = places.size();
+  Place place;
+  place.life.push_back({position, position + 1});
+  place.bytes = bytes;
+  place.parent = places.size();
+  places.push_back(std::move(place));
+}
+
+/// Scratch for B of bf16 products whose pairs are not neighbours already; for few rows,
+/// for the addresses of B's rows and a row of zeros.
 void BufferPlan::addPacking(func::FuncOp function) {
   function.walk([&](tile::MmaOp mma) {
     auto type = cast<RankedTensorType>(mma.getB().getType());
-    if (type.getElementType().isBF16() && !mma.getTransposeB())
-      addTemporaries(mma, mma.getB(), 2 * positions.lookup(mma).first);
+    int64_t position = 2 * positions.lookup(mma).first;
+    if (takesRowPairs(mma, target))
+      addTemporary(mma, 0,
+                   8 * llvm::alignTo(type.getDimSize(0), 16) +
+                       2 * llvm::alignTo(type.getDimSize(1), 32),
+                   position);
+    else if (type.getElementType().isBF16() && !mma.getTransposeB())
+      addTemporaries(mma, mma.getB(), position);
   });
 }
 

@@ -71,6 +71,7 @@ private:
   void mergeControlFlow(mlir::func::FuncOp function);
   void mergeInPlace(mlir::func::FuncOp function);
   void addTemporaries(mlir::Operation *op, mlir::ValueRange values, int64_t position);
+  void addTemporary(mlir::Operation *op, unsigned i, int64_t bytes, int64_t position);
   void addPacking(mlir::func::FuncOp function);
   void assignOffsets();
   unsigned find(unsigned i) const;

@@ -12,7 +12,7 @@ using namespace mlir;
 using namespace llmopt;
 using namespace llmopt::cpu;
 
-void FetchAhead::row(Emit &emit, Value r) const {
+void FetchAhead::row(Emit &emit, Value r, Value from, int64_t count) const {
   constexpr int64_t kLine = 64;
   int64_t bytes = cast<MemRefType>(base.getType()).getElementTypeBitWidth() / 8;
   Value zero = emit.idx(0);
@@ -26,7 +26,9 @@ void FetchAhead::row(Emit &emit, Value r) const {
   Value offset = emit.maxIndex(arith::IndexCastOp::create(emit, emit.getIndexType(), at), zero);
   if (first)
     offset = emit.add(offset, first);
-  for (int64_t line = 0; line < columns * bytes; line += kLine)
+  if (from)
+    offset = emit.add(offset, from);
+  for (int64_t line = 0; line < count * bytes; line += kLine)
     memref::PrefetchOp::create(emit, base, ValueRange{emit.add(offset, line / bytes)},
                                /*isWrite=*/false, /*localityHint=*/3, /*isDataCache=*/true);
 }

@@ -11,6 +11,7 @@
 #include "codegen/cpu/tovector/Lowering.h"
 
 #include "codegen/cpu/tovector/ControlFlow.h"
+#include "codegen/cpu/tovector/RowPairs.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
@@ -165,7 +166,9 @@ LogicalResult Lowering::lowerMma(tile::MmaOp op) {
   Emit emit = emitAt(op);
   MmaOperands mma;
   mma.a = buffer(op.getA());
-  mma.b = buffer(op.getB());
+  bool rowPairs = takesRowPairs(op, target);
+  if (!rowPairs) // else B may have no place
+    mma.b = buffer(op.getB());
   mma.result = buffer(op.getResult());
   mma.transposeB = op.getTransposeB();
   mma.m = mma.result.shape.rows;
@@ -183,6 +186,8 @@ LogicalResult Lowering::lowerMma(tile::MmaOp op) {
     mma.start = buffer(op.getC());
   }
 
+  if (rowPairs)
+    return lowerRowPairs(op, mma), success();
   if (pairs)
     return lowerPairMma(op, mma);
   bool columnsA = mma.a.shape.lanesOverRows, columnsC = mma.result.shape.lanesOverRows;

@@ -15,16 +15,16 @@ using namespace mlir;
 using namespace llmopt;
 using namespace llmopt::cpu;
 
-namespace {
-
-constexpr int64_t kLanes = 16; // of the one instruction there is
-
-Value dot(Emit &emit, Value sum, Value a, Value b) {
+Value llmopt::cpu::pairDot(Emit &emit, Value sum, Value a, Value b) {
   auto call = LLVM::CallIntrinsicOp::create(emit, sum.getType(),
                                             emit.getStringAttr("llvm.x86.avx512bf16.dpbf16ps.512"),
                                             ValueRange{sum, a, b});
   return call.getResult(0);
 }
+
+namespace {
+
+constexpr int64_t kLanes = 16; // of the one instruction there is
 
 /// Rows 2i and 2i + 1 of B side by side: element n of packed row i holds both.
 void packRows(Emit &emit, const Buffer &b, Value packed) {
@@ -71,7 +71,7 @@ struct PairMma {
       for (int64_t i = 0; i < count; ++i) {
         Value b = broadcast(pair, emit.add(first, i));
         for (int64_t v = 0; v < vectors; ++v)
-          next.push_back(dot(emit, carried[i * vectors + v], a[v], b));
+          next.push_back(pairDot(emit, carried[i * vectors + v], a[v], b));
       }
       return next;
     });

@@ -1,5 +1,6 @@
 // tile.load, tile.store and row addresses: copies row by row, with conversion.
 #include "codegen/cpu/tovector/Lowering.h"
+#include "codegen/cpu/tovector/RowPairs.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
@@ -183,6 +184,8 @@ template <typename Op> Transfer describe(Op op, Buffer tile, Buffer addresses) {
 } // namespace
 
 void Lowering::lowerLoad(tile::LoadOp op) {
+  if (streamsRows(op, target))
+    return; // its product reads the rows where they lie
   Emit emit = emitAt(op);
   Transfer described = describe(op, buffer(op.getTile()), buffer(op.getRows()));
   Value count = described.count(emit);

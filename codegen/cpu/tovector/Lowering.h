@@ -43,6 +43,9 @@ private:
   // LowerMma.cpp, LowerDot.cpp
   mlir::LogicalResult lowerMma(tile::MmaOp op);
   mlir::LogicalResult lowerPairMma(tile::MmaOp op, MmaOperands operands);
+  // LowerRowPairs.cpp
+  void lowerRowPairs(tile::MmaOp op, MmaOperands operands);
+  mlir::Value rowTable(tile::MmaOp op);
   // LowerMap.cpp
   mlir::LogicalResult lowerMap(tile::MapOp op);
   // LowerColumns.cpp
@@ -63,7 +66,9 @@ struct FetchAhead {
   int64_t columns = 0, rows = 0;
   bool nextTrip = false; ///< rows of the next trip, guessed to follow at the same distance
 
-  void row(Emit &emit, mlir::Value r) const;
+  void row(Emit &emit, mlir::Value r) const { row(emit, r, {}, columns); }
+  /// Only `count` columns from `from` on.
+  void row(Emit &emit, mlir::Value r, mlir::Value from, int64_t count) const;
 };
 
 /// Operands of a product in memory. `start` is the accumulator read, absent for a splat.
@@ -91,6 +96,9 @@ RegisterBlock chooseBlock(const CpuIsa &isa, int64_t padded, int64_t count);
 
 /// Lanes along k, for few rows against rows of B: horizontal sums, many at once.
 void emitDotProduct(Emit &emit, const MmaOperands &operands);
+
+/// sum + a * b, over 32 pairs of bf16: AVX512-BF16.
+mlir::Value pairDot(Emit &emit, mlir::Value sum, mlir::Value a, mlir::Value b);
 
 /// Sums of each vector of `parts` (a power of two of them, or fewer) by a transposing
 /// tree; element i of the result is the sum of parts[i].

@@ -1,0 +1,222 @@
+// tile.mma of bf16 with few rows by AVX512-BF16, B read where it lies in memory.
+//
+// Decode must keep up with memory. Measured, d = 128, data in the second-level cache: K and
+// V staged as f32 gave 26 GB/s with 4 rows and 15 GB/s with 8, of 34 GB/s that memory gives.
+// Here a table of row pointers takes the place of the tile; absent rows point at zeros.
+//   S = Q K^T   lanes along d: 16 rows of K side by side, then one transposing sum
+//   O += P V    lanes along d: two rows of V interleaved in registers, times a pair of P
+#include "codegen/cpu/tovector/RowPairs.h"
+
+#include "codegen/cpu/tovector/ControlFlow.h"
+#include "codegen/cpu/tovector/Lowering.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "mlir/Interfaces/SideEffectInterfaces.h"
+
+using namespace mlir;
+using namespace llmopt;
+using namespace llmopt::cpu;
+
+namespace {
+
+constexpr int64_t kLanes = 16, kPairs = 32; // f32 and bf16 elements of a register
+constexpr int64_t kMostRows = 8;
+
+} // namespace
+
+bool llmopt::cpu::takesRowPairs(tile::MmaOp mma, const CpuIsa &isa) {
+  auto a = cast<RankedTensorType>(mma.getA().getType()), c = cast<RankedTensorType>(mma.getType());
+  int64_t k = a.getDimSize(1), n = c.getDimSize(1);
+  return isa.bf16Dot && a.getElementType().isBF16() && !hasColumnOrder(a) && !hasColumnOrder(c) &&
+         a.getDimSize(0) <= kMostRows &&
+         (mma.getTransposeB() ? k % kPairs == 0 && n > 1 : k % 2 == 0 && n % kPairs == 0);
+}
+
+bool llmopt::cpu::streamsRows(tile::LoadOp load, const CpuIsa &isa) {
+  if (load.getStride() || load.getLimit() || !load->hasOneUse() ||
+      !cast<MemRefType>(load.getBase().getType()).getElementType().isBF16())
+    return false;
+  OpOperand &use = *load->use_begin();
+  auto mma = dyn_cast<tile::MmaOp>(use.getOwner());
+  if (!mma || use.getOperandNumber() != mma.getBMutable().getOperandNumber() ||
+      mma->getBlock() != load->getBlock() || !takesRowPairs(mma, isa))
+    return false;
+  // The rows are read later than the program says: nothing may write in between.
+  for (Operation *op = load->getNextNode(); op != mma; op = op->getNextNode())
+    if (!isa_and_nonnull<tile::MapOp, tile::LoadOp>(op) && !isMemoryEffectFree(op))
+      return false;
+  return true;
+}
+
+namespace {
+
+struct RowPairMma {
+  Emit &emit;
+  const MmaOperands &mma;
+  Value table; ///< address of each row of B
+  Value pairs; ///< A as i32: [m][k / 2]
+
+  /// 32 elements of a row of B.
+  Value load(Value pointer, Value column, int64_t more = 0) {
+    Type i64 = emit.getI64Type(), pointerType = LLVM::LLVMPointerType::get(emit.getContext());
+    Value at = LLVM::IntToPtrOp::create(emit, pointerType, pointer);
+    Value index = arith::IndexCastOp::create(emit, i64, column);
+    at = LLVM::GEPOp::create(emit, pointerType, emit.getI16Type(), at,
+                             ArrayRef<LLVM::GEPArg>{index});
+    if (more)
+      at = LLVM::GEPOp::create(emit, pointerType, emit.getI16Type(), at,
+                               ArrayRef<LLVM::GEPArg>{int32_t(more)});
+    return LLVM::LoadOp::create(emit, emit.vec(kPairs, emit.getBF16Type()), at, /*alignment=*/2);
+  }
+  Value row(Value r) { return memref::LoadOp::create(emit, table, ValueRange{r}); }
+
+  /// Scores of row m with `count` rows of B from n on.
+  void scores(Value m, Value n, int64_t count) {
+    int64_t steps = mma.k / kPairs, unroll = steps % 4 == 0 ? 4 : steps % 2 == 0 ? 2 : 1;
+    SmallVector<Value> sums(count, emit.zero(emit.vec(kLanes, emit.getF32Type())));
+    sums = emit.loop(0, mma.k, unroll * kPairs, sums, [&](Value k, ValueRange carried) {
+      SmallVector<Value> a, next;
+      for (int64_t u = 0; u < unroll; ++u)
+        a.push_back(emit.loadVector(mma.a, m, emit.add(k, u * kPairs), kPairs));
+      for (int64_t i = 0; i < count; ++i) {
+        Value pointer = row(emit.add(n, i)), sum = carried[i];
+        for (int64_t u = 0; u < unroll; ++u)
+          sum = pairDot(emit, sum, a[u], load(pointer, k, u * kPairs));
+        next.push_back(sum);
+      }
+      return next;
+    });
+    Value start = mma.startVector(emit, m, n, kLanes);
+    Value total = transposingSum(emit, sums, kLanes);
+    emit.storeVector(arith::AddFOp::create(emit, start, total), mma.result, m, n);
+  }
+
+  void allScores() {
+    auto group = [&](Value n, int64_t count) {
+      if (mma.fetch && mma.fetch->rows == mma.n)
+        emit.loop(n, emit.add(n, count), 1, [&](Value r) { mma.fetch->row(emit, r); });
+      emit.loop(0, mma.m, 1, [&](Value m) { scores(m, n, count); });
+    };
+    int64_t whole = mma.n / kLanes * kLanes;
+    emit.loop(0, whole, kLanes, [&](Value n) { group(n, kLanes); });
+    if (whole < mma.n)
+      group(emit.idx(whole), mma.n - whole);
+  }
+
+  /// Elements 2i of `a` and `b`, from a half of each, side by side.
+  Value interleave(Value a, Value b, int64_t from) {
+    SmallVector<int64_t> order;
+    for (int64_t i = 0; i < kLanes; ++i)
+      order.append({from + i, from + i + kPairs});
+    return vector::ShuffleOp::create(emit, a, b, order);
+  }
+
+  /// All rows of C, `chunks` * 32 columns from `at` on.
+  void columns(Value at, int64_t chunks) {
+    int64_t vectors = 2 * chunks;
+    SmallVector<Value> sums;
+    auto column = [&](int64_t v) { return emit.add(at, v * kLanes); };
+    for (int64_t m = 0; m < mma.m; ++m)
+      for (int64_t v = 0; v < vectors; ++v)
+        sums.push_back(mma.startVector(emit, emit.idx(m), column(v), kLanes));
+    bool fetches = mma.fetch && mma.fetch->rows == mma.k && mma.fetch->columns == mma.n;
+    sums = emit.loop(0, mma.k / 2, 1, sums, [&](Value pair, ValueRange carried) {
+      Value even = emit.mul(pair, emit.idx(2)), odd = emit.add(even, 1);
+      if (fetches)
+        for (Value r : {even, odd})
+          mma.fetch->row(emit, r, at, chunks * kPairs);
+      SmallVector<Value> b, next;
+      Value first = row(even), second = row(odd);
+      for (int64_t c = 0; c < chunks; ++c) {
+        Value x = load(first, at, c * kPairs), y = load(second, at, c * kPairs);
+        b.push_back(interleave(x, y, 0));
+        b.push_back(interleave(x, y, kLanes));
+      }
+      for (int64_t m = 0; m < mma.m; ++m) {
+        Value word = memref::LoadOp::create(emit, pairs, ValueRange{emit.idx(m), pair});
+        Value p = vector::BitCastOp::create(emit, emit.vec(kPairs, emit.getBF16Type()),
+                                            emit.splat(word, kLanes));
+        for (int64_t v = 0; v < vectors; ++v)
+          next.push_back(pairDot(emit, carried[m * vectors + v], b[v], p));
+      }
+      return next;
+    });
+    for (int64_t m = 0; m < mma.m; ++m)
+      for (int64_t v = 0; v < vectors; ++v)
+        emit.storeVector(sums[m * vectors + v], mma.result, emit.idx(m), column(v));
+  }
+
+  void allColumns() {
+    // 24 of 32 registers are accumulators.
+    int64_t chunks = mma.n / kPairs, together = 1;
+    for (int64_t c : {2, 4})
+      if (chunks % c == 0 && mma.m * 2 * c <= 24)
+        together = c;
+    emit.loop(0, mma.n, together * kPairs, [&](Value at) { columns(at, together); });
+  }
+};
+
+} // namespace
+
+/// Where each row of B lies: in memory, or in the tile's own place when it has one.
+Value Lowering::rowTable(tile::MmaOp op) {
+  constexpr int64_t kEntries = 8;
+  Emit emit = emitAt(op);
+  auto type = cast<RankedTensorType>(op.getB().getType());
+  int64_t rows = type.getDimSize(0), padded = llvm::alignTo(rows, kLanes),
+          offset = plan.temporary(op, 0);
+  Type i64 = emit.getI64Type();
+  auto pointer = [&](Value memory) {
+    Value index = memref::ExtractAlignedPointerAsIndexOp::create(emit, memory);
+    return arith::IndexCastOp::create(emit, i64, index).getResult();
+  };
+  Value table = memoryAt(MemRefType::get({padded}, i64), offset);
+  auto load = op.getB().getDefiningOp<tile::LoadOp>();
+  if (!load || !streamsRows(load, target)) {
+    Buffer b = buffer(op.getB());
+    Value start = pointer(b.memory), step = emit.constant(i64, 2 * b.shape.inner);
+    emit.loop(0, rows, 1, [&](Value r) {
+      Value distance = arith::MulIOp::create(emit, arith::IndexCastOp::create(emit, i64, r), step);
+      memref::StoreOp::create(emit, arith::AddIOp::create(emit, start, distance), table,
+                              ValueRange{r});
+    });
+    return table;
+  }
+  int64_t columns = llvm::alignTo(type.getDimSize(1), kPairs);
+  Value zeros = memoryAt(MemRefType::get({columns}, emit.getBF16Type()), offset + 8 * padded);
+  Value nothing = emit.zero(emit.vec(kPairs, emit.getBF16Type()));
+  for (int64_t c = 0; c < columns; c += kPairs)
+    vector::StoreOp::create(emit, nothing, zeros, ValueRange{emit.idx(c)});
+  Value base = pointer(load.getBase());
+  if (Value first = load.getFirst()) {
+    Value moved = arith::IndexCastOp::create(emit, i64, first);
+    base = arith::AddIOp::create(emit, base, arith::AddIOp::create(emit, moved, moved));
+  }
+  base = emit.splat(base, kEntries);
+  Value none = emit.splat(pointer(zeros), kEntries);
+  Buffer addresses = buffer(load.getRows());
+  emit.loop(0, llvm::alignTo(rows, kEntries), kEntries, [&](Value r) {
+    Value at = emit.loadVector(addresses, emit.idx(0), r, kEntries);
+    Value valid =
+        arith::CmpIOp::create(emit, arith::CmpIPredicate::sge, at, emit.zero(at.getType()));
+    Value place = arith::AddIOp::create(emit, base, arith::AddIOp::create(emit, at, at));
+    vector::StoreOp::create(emit, arith::SelectOp::create(emit, valid, place, none), table,
+                            ValueRange{r});
+  });
+  return table;
+}
+
+void Lowering::lowerRowPairs(tile::MmaOp op, MmaOperands mma) {
+  Emit emit = emitAt(op);
+  const TileShape &a = mma.a.shape;
+  Value pairs =
+      memoryAt(MemRefType::get({a.outer, a.inner / 2}, emit.getI32Type()), plan.offset(op.getA()));
+  RowPairMma product{emit, mma, rowTable(op), pairs};
+  if (mma.transposeB)
+    product.allScores();
+  else
+    product.allColumns();
+}

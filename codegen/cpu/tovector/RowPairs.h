@@ -1,0 +1,17 @@
+// Products of bf16 with few rows, laid out by rows, that read B where it lies in memory.
+#pragma once
+
+#include "codegen/cpu/CpuIsa.h"
+#include "dialect/tile/TileDialect.h"
+
+namespace llmopt::cpu {
+
+/// True for a bf16 product that AVX512-BF16 does with tiles by rows: at most 8 rows, whole
+/// registers along the contiguous dimension of B.
+bool takesRowPairs(tile::MmaOp mma, const CpuIsa &isa);
+
+/// True when the only user of `load` is such a product, as its B, which then reads the rows
+/// where they lie: the tile has no place in scratch memory.
+bool streamsRows(tile::LoadOp load, const CpuIsa &isa);
+
+} // namespace llmopt::cpu
