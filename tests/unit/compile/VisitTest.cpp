@@ -19,6 +19,8 @@ struct MaskCase {
   Sees sees;
 };
 
+void PrintTo(const MaskCase &one, std::ostream *out) { *out << one.name; }
+
 std::string specText(const MaskCase &one) {
   std::string where;
   if (one.region)
