@@ -1,7 +1,9 @@
 // See ScoreMap.h.
 #include "passes/attn/ScoreMap.h"
 
+#include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/IR/IRMapping.h"
+#include "mlir/IR/Matchers.h"
 
 #include <cmath>
 #include <numbers>
@@ -69,6 +71,24 @@ Value ScoreMap::captured(Value value) {
   return region.clone(*value.getDefiningOp())->getResult(0);
 }
 
+/// A division by zero traps on a CPU and must not end the process: it divides by 1.
+void ScoreMap::guardDivision(Operation *op) {
+  if (!isa<arith::DivSIOp, arith::DivUIOp, arith::RemSIOp, arith::RemUIOp, arith::FloorDivSIOp,
+           arith::CeilDivSIOp, arith::CeilDivUIOp>(op))
+    return;
+  Value divisor = op->getOperand(1);
+  if (matchPattern(divisor, m_NonZero()))
+    return;
+  OpBuilder::InsertionGuard guard(region);
+  region.setInsertionPoint(op);
+  auto constant = [&](int64_t value) {
+    return arith::ConstantOp::create(region, k.loc,
+                                     region.getIntegerAttr(divisor.getType(), value));
+  };
+  Value isZero = arith::CmpIOp::create(region, k.loc, Pred::eq, divisor, constant(0));
+  op->setOperand(1, arith::SelectOp::create(region, k.loc, isZero, constant(1), divisor));
+}
+
 Value ScoreMap::inlineRegion(unsigned index, Value score) {
   attn::AttentionOp op = k.signature.attention;
   Block &body = op.getBodies()[index].front();
@@ -85,7 +105,14 @@ Value ScoreMap::inlineRegion(unsigned index, Value score) {
     for (Value operand : inner.getOperands())
       if (!mapping.contains(operand))
         mapping.map(operand, captured(operand));
-    region.clone(inner, mapping);
+    // The upstream expansion of rsqrt does not survive scalars; this is what it means.
+    if (auto rsqrt = dyn_cast<math::RsqrtOp>(inner)) {
+      Value root = math::SqrtOp::create(region, k.loc, mapping.lookup(rsqrt.getOperand()));
+      Value one = arith::ConstantOp::create(region, k.loc, region.getFloatAttr(root.getType(), 1));
+      mapping.map(rsqrt.getResult(), arith::DivFOp::create(region, k.loc, one, root).getResult());
+      continue;
+    }
+    guardDivision(region.clone(inner, mapping));
   }
   Value result = body.getTerminator()->getOperand(0);
   return mapping.contains(result) ? mapping.lookup(result) : captured(result);

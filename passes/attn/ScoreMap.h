@@ -45,6 +45,7 @@ private:
   mlir::Value modify(mlir::Value score);
   mlir::Value hide(mlir::Value score, mlir::Value keyBegin);
   mlir::Value captured(mlir::Value value);
+  void guardDivision(mlir::Operation *op);
 
   KernelBuilder &k;
   const RowTiles &rows;

@@ -56,6 +56,12 @@ FailureOr<Signature> Signature::of(func::FuncOp spec) {
   if (s.attention && s.merge)
     return FailureOr<Signature>(
         s.merge.emitOpError("stands beside attn.attention; a spec holds one of the two"));
+  constexpr int64_t kMaxHeads = 65536;
+  if (s.attention && s.attention.getQueryHeads() > kMaxHeads) {
+    s.attention.emitOpError() << "has " << s.attention.getQueryHeads() << " query heads; at most "
+                              << kMaxHeads << " are allowed";
+    return failure();
+  }
   if (s.append) {
     s.addTensor("new_k", BufferRole::NewKey, s.append.getKeys().getType());
     s.addTensor("new_v", BufferRole::NewValue, s.append.getValues().getType());

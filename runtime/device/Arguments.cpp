@@ -165,6 +165,11 @@ Status resolveOne(const Scalar &scalar, const CallArguments &arguments, const Ar
     if (wantsInteger && !asInteger)
       return invalidArgument("scalar '{}' is {}; the program wants an integer", scalar.name,
                              std::get<double>(given->second));
+    // Kernels compute positions in 32 bits.
+    if (wantsInteger && *asInteger != static_cast<int32_t>(*asInteger))
+      return invalidArgument("scalar '{}' is {}; {} to {} are allowed", scalar.name, *asInteger,
+                             std::numeric_limits<int32_t>::min(),
+                             std::numeric_limits<int32_t>::max());
     integer = asInteger ? *asInteger : 0;
     number = asInteger ? static_cast<double>(*asInteger) : std::get<double>(given->second);
   }

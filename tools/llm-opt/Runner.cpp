@@ -104,6 +104,7 @@ llvm::Error Runner::run(const runtime::CallArguments &arguments, RunFigures *fig
                         unsigned repeats) {
   auto start = Clock::now();
   runtime::BindOptions options;
+  options.validatePages = true; // a command reads whatever table it is given
   options.plan.threads = pool.size();
   options.plan.workers = pool.size() * kWorkersPerThread;
   runtime::StatusOr<runtime::BoundCall> bound =
