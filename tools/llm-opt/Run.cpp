@@ -192,7 +192,7 @@ llvm::Error runOnce(const Options &options) {
   if (llvm::Error error = makeOutputs((*runner)->program(), arrays))
     return error;
   RunFigures figures;
-  if (llvm::Error error = (*runner)->run(arrays.arguments, &figures))
+  if (llvm::Error error = (*runner)->run(arrays.arguments, &figures, 1, /*validatePages=*/true))
     return error;
   if (llvm::Error error = writeOutputs(options, arrays))
     return error;

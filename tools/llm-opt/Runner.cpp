@@ -101,10 +101,10 @@ llvm::Error Runner::run(harness::Call &call, RunFigures *figures, unsigned repea
 }
 
 llvm::Error Runner::run(const runtime::CallArguments &arguments, RunFigures *figures,
-                        unsigned repeats) {
+                        unsigned repeats, bool validatePages) {
   auto start = Clock::now();
   runtime::BindOptions options;
-  options.validatePages = true; // a command reads whatever table it is given
+  options.validatePages = validatePages;
   options.plan.threads = pool.size();
   options.plan.workers = pool.size() * kWorkersPerThread;
   runtime::StatusOr<runtime::BoundCall> bound =

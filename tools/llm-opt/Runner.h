@@ -30,9 +30,11 @@ public:
   /// Runs a call; its output arrays are filled. `repeats` > 1 keeps the shortest run.
   llvm::Error run(harness::Call &call, RunFigures *figures = nullptr, unsigned repeats = 1);
 
-  /// The same with the caller's own arrays and numbers.
+  /// The same with the caller's own arrays and numbers. With `validatePages` the page table
+  /// is read first and ids outside the pool are refused, and -1 where the mask's intervals
+  /// let a query see the page.
   llvm::Error run(const runtime::CallArguments &arguments, RunFigures *figures = nullptr,
-                  unsigned repeats = 1);
+                  unsigned repeats = 1, bool validatePages = false);
 
   const bundle::Program &program() const { return loaded.program(); }
   double compileSeconds() const { return compileTime; }
