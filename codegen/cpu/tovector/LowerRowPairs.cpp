@@ -96,9 +96,17 @@ struct RowPairMma {
 
   void allScores() {
     auto group = [&](Value n, int64_t count) {
-      if (mma.fetch && mma.fetch->rows == mma.n)
+      // Spread over the rows of A: a burst of requests would fill the queue of misses.
+      bool fetches = mma.fetch && mma.fetch->rows == mma.n, spread = count % mma.m == 0;
+      if (fetches && !spread)
         emit.loop(n, emit.add(n, count), 1, [&](Value r) { mma.fetch->row(emit, r); });
-      emit.loop(0, mma.m, 1, [&](Value m) { scores(m, n, count); });
+      int64_t share = count / mma.m;
+      emit.loop(0, mma.m, 1, [&](Value m) {
+        if (fetches && spread)
+          for (int64_t i = 0; i < share; ++i)
+            mma.fetch->row(emit, emit.add(n, emit.add(emit.mul(m, emit.idx(share)), i)));
+        scores(m, n, count);
+      });
     };
     int64_t whole = mma.n / kLanes * kLanes;
     emit.loop(0, whole, kLanes, [&](Value n) { group(n, kLanes); });
