@@ -81,6 +81,18 @@ TEST(Attention, pages) {
             {paged(spec(1, 128, 128, "bf16"), 1), 1, 66}});
 }
 
+TEST(Attention, few_rows_in_pairs) {
+  // Rows of K and V read where they lie; 80 and 72 columns are no whole registers.
+  checkAll({{spec(4, 128, 128, "bf16"), 4, 333},
+            {causal(spec(8, 64, 96, "bf16")), 20, 129},
+            {paged(spec(8, 128, 128, "bf16"), 16), 8, 200},
+            {paged(causal(spec(3, 256, 32, "bf16")), 16), 7, 93},
+            {spec(5, 80, 64, "bf16"), 5, 70},
+            {spec(8, 64, 72, "bf16"), 8, 70},
+            {spec(4, 64, 64, "bf16"), 4, 0},
+            {invariant(spec(4, 128, 128, "bf16")), 4, 100}});
+}
+
 TEST(Attention, no_keys_give_zero_and_minus_infinity) {
   checkAll({{spec(4, 64, 64), 4, 0}, {causal(spec(32, 64, 64)), 40, 7}});
 }
