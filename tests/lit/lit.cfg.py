@@ -4,6 +4,7 @@
 #   %source_root the root of the project
 #   %models      the example model configurations
 #   %python      a Python 3
+#   %plugin      the plugin for mlir-opt (`REQUIRES: plugin`; a static build has none)
 import os
 
 import lit.formats
@@ -27,6 +28,11 @@ config.substitutions.append((r"\bmlir-opt-22\b", os.path.join(config.llvm_tools_
 config.substitutions.append(("%source_root", config.llmopt_source_root))
 config.substitutions.append(("%models", os.path.join(config.llmopt_source_root, "examples/models")))
 config.substitutions.append(("%python", config.python))
+
+plugin = os.path.join(config.llmopt_library_dir, "LlmOptPlugin.so")
+if os.path.exists(plugin):
+    config.available_features.add("plugin")
+    config.substitutions.append(("%plugin", plugin))
 
 test_data = os.environ.get("LLMOPT_TEST_DATA") or config.test_data_default
 if test_data and os.path.isdir(test_data):
