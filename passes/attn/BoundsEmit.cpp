@@ -103,12 +103,15 @@ Value TileWalk::runEnd(Value tile) {
   Value frontier = first;
   for (size_t pass = 0; pass < surely.size(); ++pass) {
     for (const Ends &ends : surely) {
-      Value inside = k.cmp(Pred::sle, ends.lo, frontier);
+      Value inside = k.cmp(Pred::sle, ends.lo, frontier), hi = ends.hi;
       if (ends.stride) {
+        Value rest = guardedDiv(BoundExprKind::FloorMod, k.sub(frontier, ends.phase), ends.stride);
         Value whole = k.cmp(Pred::sge, ends.width, ends.stride);
-        inside = arith::AndIOp::create(k.b, k.loc, inside, whole);
+        Value thick = k.cmp(Pred::slt, rest, ends.width);
+        inside = arith::AndIOp::create(k.b, k.loc, inside, thick);
+        hi = k.select(whole, hi, k.min(hi, k.add(k.sub(frontier, rest), ends.width)));
       }
-      frontier = k.select(inside, k.max(frontier, ends.hi), frontier);
+      frontier = k.select(inside, k.max(frontier, hi), frontier);
     }
   }
   return k.max(tile, k.floorDiv(frontier, keys));
