@@ -38,7 +38,9 @@ TEST(Plugin, NumbersAreReadAtRunTime) {
 TEST(Plugin, BoundsBecomeTheLoop) { // one query at key 255 of 256: 4 of 8 stripes of 32
   Compiled f(kSpec, /*rows=*/2, /*keys=*/16);
   harness::Call call = f.call(shapeOf({1}, {256}));
-  EXPECT_EQ(f.run(call).tilesVisited, 2u * 8);
+  cli::RunFigures figures = f.run(call);
+  EXPECT_EQ(figures.tilesVisited, 2u * 8);
+  EXPECT_EQ(figures.tilesPredicated, 2u * 1); // the tile of key 0, which `not sink<1>` hides
 }
 
 } // namespace

@@ -128,6 +128,8 @@ const MaskCase kMasks[] = {
      [](int64_t i, int64_t j) { return floorMod(i - j, 3) == 0 && j <= i; }},
     {"dilated_window", "window<40> and dilated<32>", nullptr,
      [](int64_t i, int64_t j) { return within(i, j) && floorMod(i - j, 32) == 0; }},
+    {"not_dilated", "not dilated<100>", nullptr,
+     [](int64_t i, int64_t j) { return floorMod(i - j, 100) != 0; }},
     {"sink_or_window", "causal and (sink<4> or window<40>)", nullptr,
      [](int64_t i, int64_t j) { return j <= i && (j < 4 || within(i, j)); }},
     {"sink_or_long_window", "sink<20> or window<40>", nullptr,
