@@ -4,7 +4,9 @@ import struct
 import subprocess
 import sys
 
-LLM_OPT, FOLDER, DATA_DEFAULT = sys.argv[1:4]
+LLM_OPT, FOLDER = sys.argv[1:3]
+# CMake drops an empty argument: no default where the data is not beside the project.
+DATA_DEFAULT = sys.argv[3] if len(sys.argv) > 3 else ""
 os.chdir(FOLDER)
 
 
