@@ -190,8 +190,11 @@ struct TileCpuExpandMath : llmopt::cpu::impl::TileCpuExpandMathBase<TileCpuExpan
           first, {"powf", "tan", "sinh", "cosh", "asinh", "acosh", "atanh", "fpowi", "ctlz"});
       if (!isa.sse41)
         math::populateExpansionPatterns(first, {"ceilf", "roundf", "roundeven"});
-      populateMathPolynomialApproximationPatterns(
-          second, [&](StringRef name) { return !common(name) && name != "math.cbrt"; });
+      // MLIR's rsqrt makes ops of a dialect that is not loaded here, which crashes; left
+      // alone it becomes 1 / sqrt on the way to LLVM.
+      populateMathPolynomialApproximationPatterns(second, [&](StringRef name) {
+        return !common(name) && name != "math.cbrt" && name != "math.rsqrt";
+      });
       walkAndApplyPatterns(getOperation(), std::move(first));
       walkAndApplyPatterns(getOperation(), std::move(second));
     }

@@ -51,6 +51,7 @@ def Attn_AttentionOp : Attn_Op<"attention", [AttrSizedOperandSegments,
       every key is visible.
     - `where {...}`: the region of `custom`, or of `custom<0>`, `custom<1>`, ... in order:
       (batch, query head, query position, key position) -> i1.
+      Integer division by 0 yields 0 there, and the smallest integer by -1 wraps.
     - `scale(x)`: a float or argN; 1/sqrt(D) when left out.
     - `softcap(x)`, `bias(argN)`, `alibi(x)`, `score {...}`, `score(#dialect.attr)`:
       score modifications. The region: (score, batch, query head, query position, key

@@ -101,14 +101,17 @@ int64_t power(int64_t a, int64_t b) {
   return b < 0 ? (a == 1 ? 1 : 0) : product;
 }
 
-/// A division by zero yields 0.
+/// A division by zero yields 0; the smallest integer by -1 wraps.
 const llvm::StringMap<Int2> &signedInts() {
   static const llvm::StringMap<Int2> table = {
       {"arith.addi", [](int64_t a, int64_t b) { return int64_t(uint64_t(a) + uint64_t(b)); }},
       {"arith.subi", [](int64_t a, int64_t b) { return int64_t(uint64_t(a) - uint64_t(b)); }},
       {"arith.muli", [](int64_t a, int64_t b) { return int64_t(uint64_t(a) * uint64_t(b)); }},
-      {"arith.divsi", [](int64_t a, int64_t b) { return b == 0 ? 0 : a / b; }},
-      {"arith.remsi", [](int64_t a, int64_t b) { return b == 0 ? 0 : a % b; }},
+      {"arith.divsi",
+       [](int64_t a, int64_t b) { return b == 0    ? 0
+                                         : b == -1 ? int64_t(-uint64_t(a))
+                                                   : a / b; }},
+      {"arith.remsi", [](int64_t a, int64_t b) { return b == 0 || b == -1 ? 0 : a % b; }},
       {"arith.floordivsi", floorDivide},
       {"arith.ceildivsi", [](int64_t a, int64_t b) { return -floorDivide(-a, b); }},
       {"arith.minsi", [](int64_t a, int64_t b) { return std::min(a, b); }},

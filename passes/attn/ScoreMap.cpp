@@ -1,8 +1,6 @@
 // See ScoreMap.h.
 #include "passes/attn/ScoreMap.h"
 
-#include "mlir/Dialect/Math/IR/Math.h"
-#include "mlir/IR/IRMapping.h"
 #include "mlir/IR/Matchers.h"
 
 #include <cmath>
@@ -71,22 +69,36 @@ Value ScoreMap::captured(Value value) {
   return region.clone(*value.getDefiningOp())->getResult(0);
 }
 
-/// A division by zero traps on a CPU and must not end the process: it divides by 1.
-void ScoreMap::guardDivision(Operation *op) {
+/// Integer division of a custom region (AttnOps.td): 0 where the divisor is 0. On a CPU
+/// that would trap, as would the smallest integer divided by -1, which wraps here.
+void ScoreMap::defineDivision(Operation *op, IRMapping &mapping, Operation &original) {
   if (!isa<arith::DivSIOp, arith::DivUIOp, arith::RemSIOp, arith::RemUIOp, arith::FloorDivSIOp,
            arith::CeilDivSIOp, arith::CeilDivUIOp>(op))
     return;
-  Value divisor = op->getOperand(1);
-  if (matchPattern(divisor, m_NonZero()))
+  Value value = op->getOperand(0), divisor = op->getOperand(1);
+  IntegerAttr known;
+  if (matchPattern(divisor, m_Constant(&known)) && !known.getValue().isZero())
     return;
-  OpBuilder::InsertionGuard guard(region);
-  region.setInsertionPoint(op);
-  auto constant = [&](int64_t value) {
-    return arith::ConstantOp::create(region, k.loc,
-                                     region.getIntegerAttr(divisor.getType(), value));
+  unsigned width = divisor.getType().isIndex() ? 64 : divisor.getType().getIntOrFloatBitWidth();
+  auto constant = [&](APInt bits) -> Value {
+    return arith::ConstantOp::create(region, k.loc, IntegerAttr::get(divisor.getType(), bits));
   };
-  Value isZero = arith::CmpIOp::create(region, k.loc, Pred::eq, divisor, constant(0));
-  op->setOperand(1, arith::SelectOp::create(region, k.loc, isZero, constant(1), divisor));
+  auto equals = [&](Value x, Value y) -> Value {
+    return arith::CmpIOp::create(region, k.loc, Pred::eq, x, y);
+  };
+  region.setInsertionPoint(op);
+  Value zero = constant(APInt::getZero(width)), one = constant(APInt(width, 1));
+  Value isZero = equals(divisor, zero);
+  Value wraps =
+      arith::AndIOp::create(region, k.loc, equals(divisor, constant(APInt::getAllOnes(width))),
+                            equals(value, constant(APInt::getSignedMinValue(width))));
+  Value traps = arith::OrIOp::create(region, k.loc, isZero, wraps);
+  if (isa<arith::DivUIOp, arith::RemUIOp, arith::CeilDivUIOp>(op))
+    traps = isZero;
+  op->setOperand(1, arith::SelectOp::create(region, k.loc, traps, one, divisor));
+  region.setInsertionPointToEnd(block);
+  mapping.map(original.getResult(0),
+              arith::SelectOp::create(region, k.loc, isZero, zero, op->getResult(0)).getResult());
 }
 
 Value ScoreMap::inlineRegion(unsigned index, Value score) {
@@ -105,14 +117,7 @@ Value ScoreMap::inlineRegion(unsigned index, Value score) {
     for (Value operand : inner.getOperands())
       if (!mapping.contains(operand))
         mapping.map(operand, captured(operand));
-    // The upstream expansion of rsqrt does not survive scalars; this is what it means.
-    if (auto rsqrt = dyn_cast<math::RsqrtOp>(inner)) {
-      Value root = math::SqrtOp::create(region, k.loc, mapping.lookup(rsqrt.getOperand()));
-      Value one = arith::ConstantOp::create(region, k.loc, region.getFloatAttr(root.getType(), 1));
-      mapping.map(rsqrt.getResult(), arith::DivFOp::create(region, k.loc, one, root).getResult());
-      continue;
-    }
-    guardDivision(region.clone(inner, mapping));
+    defineDivision(region.clone(inner, mapping), mapping, inner);
   }
   Value result = body.getTerminator()->getOperand(0);
   return mapping.contains(result) ? mapping.lookup(result) : captured(result);

@@ -3,6 +3,8 @@
 
 #include "passes/attn/KernelBuilder.h"
 
+#include "mlir/IR/IRMapping.h"
+
 namespace llmopt {
 
 /// What is known of an item's packed rows, as tiles of one column.
@@ -45,7 +47,7 @@ private:
   mlir::Value modify(mlir::Value score);
   mlir::Value hide(mlir::Value score, mlir::Value keyBegin);
   mlir::Value captured(mlir::Value value);
-  void guardDivision(mlir::Operation *op);
+  void defineDivision(mlir::Operation *op, mlir::IRMapping &mapping, mlir::Operation &original);
 
   KernelBuilder &k;
   const RowTiles &rows;
