@@ -1,4 +1,7 @@
 """Mistakes on the command line: exit code 1 and the whole of stderr, word for word."""
+import os
+import stat
+
 from common import check, run, write_npy
 
 SPEC = """func.func @f(%q: tensor<?x?x2x4xf32>, %k: tensor<?x?x2x4xf32>, %v: tensor<?x?x2x4xf32>)
@@ -98,6 +101,42 @@ run_with("--input q: NAME=VALUE is wanted", "--input", "q")
 run_with("--set scale=big: 'big' is no number", "--set", "scale=big")
 run_with("there is no scalar 'wndow'; the program takes scale, window", "--set", "wndow=3")
 run_with("scalar 'window' is 2.5; the program wants an integer", "--set", "window=2.5")
+run_with("scalar 'window' is 2147483648; -2147483648 to 2147483647 are allowed",
+         "--set", "window=2147483648")
+# A pipe of our own stands for devices too: renaming a file onto one would destroy it.
+if not os.path.exists("pipe"):
+    os.mkfifo("pipe")
+run_with("'pipe' is no regular file; name a file to write", "--output", "o=pipe")
+check(stat.S_ISFIFO(os.stat("pipe").st_mode), "writing must leave a pipe alone")
+
+refuse(["verify", "--nope"], "llm-opt verify: SPEC is required")
+refuse(["verify", "f.mlir", "--nope"],
+       "llm-opt verify: The following argument was not expected: --nope")
+refuse(["verify", "f.mlir", "--count", "0"],
+       "llm-opt verify: --count: 0 was given; 1 or more is wanted")
+refuse(["fuzz", "--shapes", "-1"], "llm-opt fuzz: --shapes: -1 was given; 1 or more is wanted")
+
+PAGED = """func.func @f(%q: tensor<?x2x4xf32>, %kv: !attn.kv_cache<2x4xf32, page = 4>,
+                  %s: !attn.sequences) -> tensor<?x2x4xf32> {
+  %o = attn.attention %q, %kv, %s mask(causal)
+       : tensor<?x2x4xf32>, !attn.kv_cache<2x4xf32, page = 4>, !attn.sequences -> tensor<?x2x4xf32>
+  return %o : tensor<?x2x4xf32>
+}
+"""
+with open("paged.mlir", "w") as file:
+    file.write(PAGED)
+write_npy("pq.npy", (1, 2, 4), [0.5] * 8)
+write_npy("pool.npy", (3, 4, 2, 4), [0.5] * 96)
+write_npy("cu.npy", (2,), [0, 1], "<i4")
+write_npy("len.npy", (1,), [5], "<i4")
+for page in (99, 2147483647, -1):
+    write_npy("table.npy", (1, 2), [0, page], "<i4")
+    files = {"q": "pq", "k_pool": "pool", "v_pool": "pool", "cu_seqlens_q": "cu", "kv_len": "len",
+             "block_table": "table"}
+    options = [part for name, path in files.items() for part in ("--input", f"{name}={path}.npy")]
+    refuse(["run", "paged.mlir", *options],
+           f"llm-opt run: array 'block_table' gives page 1 of sequence 0 the id {page}; the pool "
+           "has 3 pages, and a query may see this one")
 run_with("--output lse=l.npy: the spec has no result of that name; o and lse are results",
          "--output", "lse=l.npy")
 refuse(["run", "absent.bundle"],

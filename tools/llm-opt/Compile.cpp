@@ -2,9 +2,9 @@
 #include "codegen/compile/Compile.h"
 #include "runtime/bundle/BundleIO.h"
 #include "tools/llm-opt/Command.h"
+#include "tools/llm-opt/Options.h"
 #include "tools/llm-opt/SpecFile.h"
 
-#include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
 #include <filesystem>
@@ -83,7 +83,8 @@ int compileCommand(int argc, char **argv) {
   app.add_option("-o", output, "file to write; - is standard output");
   app.add_option("--dump-dir", folder, "also write the text of every stage into this folder");
   app.add_option("--func", function, "the spec function; default: all of the file");
-  CLI11_PARSE(app, argc, argv);
+  if (std::optional<int> code = parseOptions(app, argc, argv))
+    return *code;
   if (target != "cpu")
     return fail("compile",
                 fmt::format("target '{}' is not available in this build; cpu is", target));

@@ -3,10 +3,10 @@
 #include "tools/import/Conformance.h"
 #include "tools/llm-opt/Command.h"
 #include "tools/llm-opt/Devices.h"
+#include "tools/llm-opt/Options.h"
 #include "tools/llm-opt/Runner.h"
 #include "tools/llm-opt/SpecFile.h"
 
-#include <CLI/CLI.hpp>
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
@@ -84,7 +84,8 @@ int conformanceCommand(int argc, char **argv) {
   app.add_option("DIR", folders, "case folders: model.onnx and test_data_set_*/")->required();
   app.add_option("--device", device, "auto or cpu");
   app.add_flag("--json", json, "one JSON object a case");
-  CLI11_PARSE(app, argc, argv);
+  if (std::optional<int> code = parseOptions(app, argc, argv))
+    return *code;
   if (std::string problem = deviceProblem(device); !problem.empty())
     return fail("conformance", problem);
   int64_t counts[3] = {};

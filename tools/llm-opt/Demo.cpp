@@ -12,8 +12,8 @@
 #include "tools/llm-opt/Work.h"
 
 #include "runtime/base/File.h"
+#include "tools/llm-opt/Options.h"
 
-#include <CLI/CLI.hpp>
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
@@ -148,7 +148,8 @@ int demoCommand(int argc, char **argv) {
   app.add_option("CONFIG", models, "Hugging Face config.json files")->required();
   app.add_option("--device", device, "auto or cpu");
   app.add_flag("--json", demo.json, "one JSON object a kernel");
-  CLI11_PARSE(app, argc, argv);
+  if (std::optional<int> code = parseOptions(app, argc, argv))
+    return *code;
   if (std::string problem = deviceProblem(device); !problem.empty())
     return fail("demo", problem);
   demo.roof = bench::measureRoof(runtime::ThreadPool::defaultThreads());

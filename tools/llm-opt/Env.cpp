@@ -6,9 +6,9 @@
 #include "tools/llm-opt/Command.h"
 #include "tools/llm-opt/SpecFile.h"
 
+#include "tools/llm-opt/Options.h"
 #include "llvm/Config/llvm-config.h"
 
-#include <CLI/CLI.hpp>
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
@@ -18,7 +18,8 @@ int envCommand(int argc, char **argv) {
   CLI::App app{"Versions and the machine, for a bug report", "llm-opt env"};
   bool json = false;
   app.add_flag("--json", json, "print JSON");
-  CLI11_PARSE(app, argc, argv);
+  if (std::optional<int> code = parseOptions(app, argc, argv))
+    return *code;
   runtime::StatusOr<runtime::CpuInfo> cpu = runtime::hostCpu();
   if (!cpu)
     return fail("env", cpu.status().message());

@@ -2,11 +2,11 @@
 // must do at least.
 #include "passes/Passes.h"
 #include "tools/llm-opt/Command.h"
+#include "tools/llm-opt/Options.h"
 #include "tools/llm-opt/Runner.h"
 #include "tools/llm-opt/SpecFile.h"
 #include "tools/llm-opt/Work.h"
 
-#include <CLI/CLI.hpp>
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
@@ -126,12 +126,12 @@ int explainCommand(int argc, char **argv) {
   app.add_option("--target", options.target, "cpu");
   app.add_option("--func", options.function, "the spec function; default: all of the file");
   app.add_option("--queries", options.queries, "queries of each sequence of the run (256)")
-      ->check(CLI::PositiveNumber);
-  app.add_option("--keys", options.keys, "keys of each sequence (1024)")
-      ->check(CLI::PositiveNumber);
-  app.add_option("--sequences", options.sequences, "sequences (2)")->check(CLI::PositiveNumber);
+      ->check(positive());
+  app.add_option("--keys", options.keys, "keys of each sequence (1024)")->check(positive());
+  app.add_option("--sequences", options.sequences, "sequences (2)")->check(positive());
   app.add_flag("--json", options.json, "print JSON");
-  CLI11_PARSE(app, argc, argv);
+  if (std::optional<int> code = parseOptions(app, argc, argv))
+    return *code;
   if (options.target != "cpu")
     return fail("explain",
                 fmt::format("target '{}' is not available in this build; cpu is", options.target));

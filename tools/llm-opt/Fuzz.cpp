@@ -3,10 +3,10 @@
 #include "tools/harness/SpecGenerator.h"
 #include "tools/llm-opt/Command.h"
 #include "tools/llm-opt/Devices.h"
+#include "tools/llm-opt/Options.h"
 #include "tools/llm-opt/Runner.h"
 #include "tools/llm-opt/SpecFile.h"
 
-#include <CLI/CLI.hpp>
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
@@ -59,13 +59,14 @@ int fuzzCommand(int argc, char **argv) {
   std::string device = "auto";
   bool json = false, keepGoing = false;
   app.add_option("--seed", seed, "of the first spec; spec n has a seed made of this one and n");
-  app.add_option("--count", count, "specs");
-  app.add_option("--shapes", shapes, "random shapes for each spec");
+  app.add_option("--count", count, "specs")->check(positive());
+  app.add_option("--shapes", shapes, "random shapes for each spec")->check(positive());
   app.add_option("--device", device, "auto or cpu");
   app.add_flag("--keep-going", keepGoing, "go on after a miss");
   app.add_flag("--json", json, "print the result as JSON");
   app.add_option("--print", print, "only print spec number N");
-  CLI11_PARSE(app, argc, argv);
+  if (std::optional<int> code = parseOptions(app, argc, argv))
+    return *code;
   if (print >= 0) {
     fmt::print("{}", harness::randomSpec(specSeed(seed, print)));
     return 0;

@@ -1,11 +1,11 @@
 // llm-opt import: a model description to attn IR.
 #include "tools/llm-opt/Command.h"
+#include "tools/llm-opt/Options.h"
 
 #include "runtime/base/File.h"
 #include "tools/import/Assign.h"
 #include "tools/import/Onnx.h"
 
-#include <CLI/CLI.hpp>
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
@@ -146,14 +146,8 @@ int llmopt::cli::importCommand(int argc, char **argv) {
   app.add_option("--dtype", options.elementType,
                  "bf16, f16 or f32 instead of the config's torch_dtype");
   app.add_flag("--json", options.json, "print a description as JSON");
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::Success &success) {
-    return app.exit(success);
-  } catch (const CLI::Error &error) {
-    std::fprintf(stderr, "%s: %s\n", argv[0], error.what());
-    return 1;
-  }
+  if (std::optional<int> code = parseOptions(app, argc, argv))
+    return *code;
   Status status = run(options);
   if (status.ok())
     return 0;

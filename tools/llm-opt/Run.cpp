@@ -3,10 +3,10 @@
 #include "runtime/bundle/BundleIO.h"
 #include "tools/llm-opt/Command.h"
 #include "tools/llm-opt/Devices.h"
+#include "tools/llm-opt/Options.h"
 #include "tools/llm-opt/Runner.h"
 #include "tools/llm-opt/SpecFile.h"
 
-#include <CLI/CLI.hpp>
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
@@ -220,7 +220,8 @@ int runCommand(int argc, char **argv) {
   app.add_option("--set", options.numbers,
                  "NAME=VALUE: scale, window, softcap, ...; the spec's value otherwise");
   app.add_flag("--json", options.json, "print times as JSON");
-  CLI11_PARSE(app, argc, argv);
+  if (std::optional<int> code = parseOptions(app, argc, argv))
+    return *code;
   if (std::string problem = deviceProblem(options.device); !problem.empty())
     return fail("run", problem);
   if (llvm::Error error = runOnce(options))

@@ -3,10 +3,10 @@
 #include "tools/harness/Cases.h"
 #include "tools/llm-opt/Command.h"
 #include "tools/llm-opt/Devices.h"
+#include "tools/llm-opt/Options.h"
 #include "tools/llm-opt/Runner.h"
 #include "tools/llm-opt/SpecFile.h"
 
-#include <CLI/CLI.hpp>
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
@@ -163,11 +163,13 @@ int verifyCommand(int argc, char **argv) {
          "(scale=, window=, softcap=)")
       ->delimiter(',');
   app.add_option("--seed", options.seed, "of the random data and shapes");
-  app.add_option("--count", options.count, "random shapes, all on one compiled program (20)");
+  app.add_option("--count", options.count, "random shapes, all on one compiled program (20)")
+      ->check(positive());
   app.add_option("--cases", options.cases,
                  "random, or hard: the shapes that break kernels as well");
   app.add_flag("--json", options.json, "one JSON object a case");
-  CLI11_PARSE(app, argc, argv);
+  if (std::optional<int> code = parseOptions(app, argc, argv))
+    return *code;
   if (std::string problem = deviceProblem(options.device); !problem.empty())
     return fail("verify", problem);
   if (options.cases != "random" && options.cases != "hard")

@@ -4,6 +4,8 @@
 #include <CLI/CLI.hpp>
 
 #include <cstdio>
+#include <new>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -30,7 +32,15 @@ static int runCommand(const Command &command, int first, int argc, char **argv) 
   std::vector<char *> arguments = {name.data()};
   arguments.insert(arguments.end(), argv + first, argv + argc);
   arguments.push_back(nullptr);
-  return command.run(int(arguments.size()) - 1, arguments.data());
+  try {
+    return command.run(int(arguments.size()) - 1, arguments.data());
+  } catch (const std::bad_alloc &) {
+    std::fprintf(stderr, "%s: no memory for this call; try shorter sequences\n", name.c_str());
+  } catch (const std::length_error &) {
+    std::fprintf(stderr, "%s: an array of this call is too long; try shorter sequences\n",
+                 name.c_str());
+  }
+  return 1;
 }
 
 int main(int argc, char **argv) {

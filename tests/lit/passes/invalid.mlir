@@ -24,3 +24,11 @@ func.func @both(%q: tensor<?x2x8xf32>, %k: tensor<?x2x8xf32>, %s: !attn.sequence
   %m = attn.merge %p, %l : tensor<?x?x2x8xf32>, tensor<?x?x2xf32> -> tensor<?x2x8xf32>
   return %o, %m : tensor<?x2x8xf32>, tensor<?x2x8xf32>
 }
+
+// -----
+
+func.func @too_many_heads(%q: tensor<?x65537x8xf32>, %k: tensor<?x1x8xf32>, %s: !attn.sequences) -> tensor<?x65537x8xf32> {
+  // expected-error@+1 {{'attn.attention' op has 65537 query heads; at most 65536 are allowed}}
+  %o = attn.attention %q, %k, %k, %s : tensor<?x65537x8xf32>, tensor<?x1x8xf32>, tensor<?x1x8xf32>, !attn.sequences -> tensor<?x65537x8xf32>
+  return %o : tensor<?x65537x8xf32>
+}
