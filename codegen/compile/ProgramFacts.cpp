@@ -135,7 +135,8 @@ bundle::Kernel llmopt::kernelFacts(ModuleOp lowered, const bundle::AttentionFact
   if (Operation *function = lowered.lookupSymbol(name.name))
     if (auto bytes = function->getAttrOfType<IntegerAttr>(tile::kScratchAttr))
       kernel.scratchBytes = bytes.getInt();
-  // Staging keys costs about as much as 8 rows of products (measured on AVX-512).
+  // An estimate, not a measurement: products of all rows, and staging the keys counted as
+  // 8 rows more, so that a tile of few rows is not taken for free.
   if (name.kind == bundle::KernelKind::Attend)
     kernel.costPerTile = double(name.rows + 8) * name.keys * (facts.dQk + facts.dV);
   return kernel;
