@@ -184,7 +184,7 @@ template <typename Op> Transfer describe(Op op, Buffer tile, Buffer addresses) {
 } // namespace
 
 void Lowering::lowerLoad(tile::LoadOp op) {
-  if (streamsRows(op, target))
+  if (!plan.hasPlace(op.getTile()))
     return; // its product reads the rows where they lie
   Emit emit = emitAt(op);
   Transfer described = describe(op, buffer(op.getTile()), buffer(op.getRows()));
