@@ -7,6 +7,7 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Dialect/Utils/StaticValueUtils.h"
 #include "mlir/IR/IRMapping.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
 
@@ -60,6 +61,15 @@ SetVector<Operation *> addressesOf(Value rows, scf::ForOp loop) {
   return follows ? slice : SetVector<Operation *>();
 }
 
+/// True for `for i = low to (condition ? low + step : low)`: there is no next trip.
+bool runsOnceAtMost(scf::ForOp loop) {
+  auto high = loop.getUpperBound().getDefiningOp<arith::SelectOp>();
+  auto next = high ? high.getTrueValue().getDefiningOp<arith::AddIOp>() : arith::AddIOp();
+  return next && high.getFalseValue() == loop.getLowerBound() &&
+         next.getLhs() == loop.getLowerBound() &&
+         getConstantIntValue(next.getRhs()) == getConstantIntValue(loop.getStep());
+}
+
 Value nextTrip(OpBuilder &builder, scf::ForOp loop) {
   Location loc = loop.getLoc();
   Value now = loop.getInductionVar(),
@@ -71,7 +81,7 @@ Value nextTrip(OpBuilder &builder, scf::ForOp loop) {
 
 void fetchAhead(tile::MmaOp product, scf::ForOp loop) {
   auto load = product.getB().getDefiningOp<tile::LoadOp>();
-  if (!load || load->getBlock() != loop.getBody() || load.getStride() || load.getFirst() ||
+  if (!load || load->getBlock() != loop.getBody() || runsOnceAtMost(loop) || load.getStride() || load.getFirst() ||
       cast<RankedTensorType>(product.getType()).getDimSize(0) > kMostRows)
     return;
   auto tile = cast<RankedTensorType>(load.getType());

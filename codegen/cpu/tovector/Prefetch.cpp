@@ -23,7 +23,7 @@ void FetchAhead::lines(Emit &emit, Value r, Value from, int64_t count) const {
   offset = emit.add(offset, emit.mul(from, emit.idx(perLine)));
   for (int64_t line = 0; line < count; ++line)
     memref::PrefetchOp::create(emit, base, ValueRange{emit.add(offset, line * perLine)},
-                               /*isWrite=*/false, /*localityHint=*/2, /*isDataCache=*/true);
+                               /*isWrite=*/false, /*localityHint=*/3, /*isDataCache=*/true);
 }
 
 void FetchAhead::part(Emit &emit, Value i, int64_t parts) const {
