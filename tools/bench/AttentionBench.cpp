@@ -162,6 +162,8 @@ int run(int argc, char **argv) {
   std::string filter;
   app.add_option("FILTER", filter, "only cases whose name holds this");
   CLI11_PARSE(app, argc, argv);
+  if (runtime::Status status = runtime::ThreadPool::checkEnvironment(); !status.ok())
+    return fail("bench", status.message());
   bench::Roof roof = bench::measureRoof(runtime::ThreadPool::defaultThreads());
   fmt::print("{} threads, {}: FMA {:.0f} GFLOP/s, bf16 dot {:.0f} GFLOP/s, read {:.1f} GB/s\n",
              roof.threads, roof.isa, roof.fmaFlops / 1e9, roof.bf16DotFlops / 1e9,

@@ -10,6 +10,8 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include <cmath>
+
 namespace llmopt::cli {
 namespace {
 
@@ -65,6 +67,8 @@ llvm::Expected<harness::Shape> shapeFrom(const std::vector<std::string> &setting
         size_t parsed = 0;
         shape.numbers[name] = std::stod(value, &parsed);
         whole(value, parsed);
+        if (!std::isfinite(float(shape.numbers[name])))
+          throw std::out_of_range(value);
       }
     } catch (const std::out_of_range &) {
       return llvm::createStringError(
