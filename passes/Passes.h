@@ -17,6 +17,10 @@ namespace llmopt {
 /// What the schedule of a spec's attention depends on, without the target.
 ScheduleRequest scheduleRequest(const Signature &signature);
 
+/// Reports a schedule and its reason as an MLIR remark at the attention op: category
+/// attn-to-tile, name "schedule".
+void remarkSchedule(const Signature &signature, const Schedule &schedule);
+
 /// One kernel that attn-to-tile makes of a spec function.
 struct KernelName {
   bundle::KernelKind kind;

@@ -1,14 +1,13 @@
 // See Compile.h. A spec goes through attn-to-tile and tile-to-cpu in a module of its own;
 // the caller's IR is not touched.
 #include "codegen/compile/Compile.h"
+#include "codegen/compile/KernelKey.h"
 #include "codegen/compile/ProgramFacts.h"
 #include "codegen/cpu/Passes.h"
 #include "passes/Passes.h"
 
 #include "mlir/IR/Verifier.h"
 #include "mlir/Pass/PassManager.h"
-#include "llvm/ADT/StringExtras.h"
-#include "llvm/Support/SHA256.h"
 
 #include <atomic>
 #include <thread>
@@ -67,6 +66,8 @@ Schedule scheduleFor(const Signature &signature, const CompileOptions &options) 
     schedule.rows = options.rows;
   if (options.keys > 0)
     schedule.keys = options.keys;
+  if (signature.attention && options.rows.empty() && options.keys == 0)
+    remarkSchedule(signature, schedule);
   return schedule;
 }
 
@@ -127,26 +128,6 @@ std::string irOf(Operation *op) {
   llvm::raw_string_ostream stream(text);
   op->print(stream);
   return text;
-}
-
-/// Content key: canonical IR, target and exact options, compiler and ABI version.
-std::string keyOf(StringRef ir, const Schedule &schedule, const cpu::CpuTargetOptions &target) {
-  llvm::SHA256 hash;
-  auto add = [&](StringRef text) {
-    hash.update(text);
-    hash.update(StringRef("\0", 1));
-  };
-  add(ir);
-  for (int64_t rows : schedule.rows)
-    add(std::to_string(rows));
-  add(std::to_string(schedule.keys));
-  add(target.triple);
-  add(target.cpu);
-  add(target.features);
-  add(std::to_string(target.optLevel));
-  add(LLVM_VERSION_STRING);
-  add(std::to_string(bundle::kAbiVersion));
-  return llvm::toHex(hash.final(), /*LowerCase=*/true);
 }
 
 } // namespace
@@ -217,7 +198,7 @@ llvm::Expected<bundle::Program> llmopt::compileSpec(func::FuncOp spec,
     program.images.push_back(
         {options.cpu.triple, options.cpu.cpu, options.cpu.features, std::move(part.object)});
   }
-  program.key = keyOf(program.ir, schedule, options.cpu);
+  program.key = kernelKey(program.ir, schedule, options.cpu);
   ++compiles;
   return program;
 }

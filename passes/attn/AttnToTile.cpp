@@ -64,9 +64,7 @@ private:
     if (keys > 0)
       schedule.keys = keys;
     if (rows.empty() && keys == 0)
-      remark::analysis(signature.attention->getLoc(),
-                       remark::RemarkOpts::name("schedule").category("attn-to-tile"))
-          << schedule.reason;
+      remarkSchedule(signature, schedule);
     return schedule;
   }
 
@@ -98,6 +96,12 @@ ScheduleRequest llmopt::scheduleRequest(const Signature &signature) {
     request.batchInvariant = wishes.getBatchInvariant();
   }
   return request;
+}
+
+void llmopt::remarkSchedule(const Signature &signature, const Schedule &schedule) {
+  remark::analysis(signature.attention->getLoc(),
+                   remark::RemarkOpts::name("schedule").category("attn-to-tile"))
+      << schedule.reason;
 }
 
 std::vector<KernelName> llmopt::kernelsOf(const Signature &signature, StringRef spec,

@@ -7,7 +7,7 @@
 #include "tools/import/Import.h"
 #include "tools/llm-opt/Command.h"
 #include "tools/llm-opt/Devices.h"
-#include "tools/llm-opt/Runner.h"
+#include "tools/llm-opt/Prepare.h"
 #include "tools/llm-opt/SpecFile.h"
 #include "tools/llm-opt/Work.h"
 
@@ -59,30 +59,29 @@ void setShare(Line &line, const Demo &demo, const bundle::Program &program, cons
 
 llvm::Error runFunction(Demo &demo, const std::string &model, mlir::func::FuncOp function,
                         bool decode) {
-  llvm::Expected<harness::Spec> spec = harness::specOf(function);
-  if (!spec)
-    return spec.takeError();
-  llvm::Expected<std::unique_ptr<Runner>> runner = Runner::compile(function);
-  if (!runner)
-    return runner.takeError();
-  harness::Shape shape;
-  shape.keyLengths = kLengths;
-  shape.queryLengths = decode ? std::vector<int64_t>(kLengths.size(), 1) : kLengths;
-  llvm::Expected<harness::Call> call = harness::generate(*spec, shape);
-  if (!call)
-    return call.takeError();
+  llvm::Expected<Prepared> prepared = prepare(function);
+  if (!prepared)
+    return prepared.takeError();
+  Runner &runner = *prepared->runner;
+  harness::Shape wanted;
+  wanted.keyLengths = kLengths;
+  wanted.queryLengths = decode ? std::vector<int64_t>(kLengths.size(), 1) : kLengths;
+  llvm::Expected<PreparedCall> ready = prepareCall(prepared->spec, wanted);
+  if (!ready)
+    return ready.takeError();
   RunFigures figures;
-  if (llvm::Error error = (*runner)->run(*call, &figures, decode ? 20 : 2))
+  if (llvm::Error error = runner.run(ready->call, &figures, decode ? 20 : 2))
     return error;
+  const bundle::AttentionFacts &facts = runner.program().facts;
   Line line;
   line.kernel = fmt::format("{} {}", model, function.getName().str());
-  line.shape = fmt::format("{}/{} heads, d {}, 8 sequences, keys 1..4096",
-                           (*runner)->program().facts.queryHeads,
-                           (*runner)->program().facts.kvHeads, (*runner)->program().facts.dQk);
-  line.compileMs = (*runner)->compileSeconds() * 1e3;
+  line.shape = fmt::format("{}/{} heads, d {}, 8 sequences, keys 1..4096", facts.queryHeads,
+                           facts.kvHeads, facts.dQk);
+  line.compileMs = runner.compileSeconds() * 1e3;
   line.runMs = figures.run * 1e3;
-  setShare(line, demo, (*runner)->program(), workOf((*runner)->program(), shape, *call), decode);
-  llvm::Expected<harness::Report> report = harness::check(*spec, *call);
+  setShare(line, demo, runner.program(), workOf(runner.program(), ready->shape, ready->call),
+           decode);
+  llvm::Expected<harness::Report> report = harness::check(prepared->spec, ready->call);
   if (!report)
     return report.takeError();
   line.report = *report;

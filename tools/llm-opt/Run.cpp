@@ -1,4 +1,5 @@
 // llm-opt run: one call of a spec or of a saved bundle on given .npy arrays.
+#include "runtime/base/File.h"
 #include "runtime/base/Npy.h"
 #include "runtime/bundle/BundleIO.h"
 #include "tools/llm-opt/Command.h"
@@ -10,6 +11,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
 #include <cmath>
 #include <list>
 #include <optional>
@@ -86,6 +88,12 @@ runtime::ScalarValue scalarValue(const bundle::Program &program, const std::stri
   return value;
 }
 
+bool isReal(const bundle::Program &program, const std::string &name) {
+  return std::any_of(program.scalars.begin(), program.scalars.end(), [&](const auto &scalar) {
+    return scalar.name == name && scalar.type == bundle::ScalarType::F32;
+  });
+}
+
 llvm::Error readInputs(const bundle::Program &program, const Options &options, Arrays &arrays) {
   for (const std::string &text : options.inputs) {
     auto setting = splitSetting("--input", text);
@@ -114,6 +122,9 @@ llvm::Error readInputs(const bundle::Program &program, const Options &options, A
     if (*end)
       return llvm::createStringError(
           fmt::format("--set {}: '{}' is no number", text, setting->second));
+    if (!std::isfinite(value) || (isReal(program, setting->first) && !std::isfinite(float(value))))
+      return llvm::createStringError(
+          fmt::format("--set {}: '{}' is not finite in float32", text, setting->second));
     arrays.arguments.scalars[setting->first] = scalarValue(program, setting->first, value);
   }
   return llvm::Error::success();
@@ -148,24 +159,41 @@ llvm::Error makeOutputs(const bundle::Program &program, Arrays &arrays) {
   return llvm::Error::success();
 }
 
-llvm::Error writeOutputs(const Options &options, Arrays &arrays) {
+/// Name and file of each output; all are checked before anything runs or is written.
+using OutputFiles = std::vector<std::pair<std::string, std::string>>;
+
+llvm::Expected<OutputFiles> outputFiles(const bundle::Program &program, const Options &options) {
+  OutputFiles files;
   for (const std::string &text : options.outputs) {
     auto setting = splitSetting("--output", text);
     if (!setting)
       return setting.takeError();
-    auto output = arrays.outputs.find(setting->first);
-    const NpyArray *array = output == arrays.outputs.end() ? nullptr : &output->second;
-    if (!array)
+    bool known = std::any_of(program.buffers.begin(), program.buffers.end(),
+                             [&](const auto &b) { return b.output && b.name == setting->first; });
+    if (!known)
       return llvm::createStringError(
           fmt::format("--output {}: the spec has no result of that name; o and lse "
                       "are results",
                       text));
-    if (runtime::Status status = runtime::writeNpy(*array, setting->second); !status.ok())
+    if (runtime::Status status = runtime::checkWritable(setting->second); !status.ok())
       return llvm::createStringError(status.message());
+    for (const auto &[name, file] : files)
+      if (file == setting->second)
+        return llvm::createStringError(
+            fmt::format("--output {}: '{}' is written to that file already", text, name));
+    files.push_back(std::move(*setting));
   }
+  return files;
+}
+
+llvm::Error writeOutputs(const OutputFiles &files, const Arrays &arrays) {
+  for (const auto &[name, file] : files)
+    if (runtime::Status status = runtime::writeNpy(arrays.outputs.at(name), file); !status.ok())
+      return llvm::createStringError(status.message());
   return llvm::Error::success();
 }
 
+/// Null after a message on stderr.
 llvm::Expected<std::unique_ptr<Runner>> load(const Options &options) {
   if (options.spec.ends_with(".bundle")) {
     runtime::StatusOr<bundle::Program> program = bundle::loadBundle(options.spec);
@@ -176,28 +204,29 @@ llvm::Expected<std::unique_ptr<Runner>> load(const Options &options) {
   std::unique_ptr<SpecFile> file = SpecFile::open(options.spec);
   std::vector<mlir::func::FuncOp> specs =
       file ? file->specs(options.function) : std::vector<mlir::func::FuncOp>();
-  if (specs.size() != 1)
-    return llvm::createStringError(
-        specs.empty() ? "no spec to run" : "the file holds several specs; choose one with --func");
+  if (specs.empty())
+    return nullptr;
+  if (specs.size() > 1)
+    return llvm::createStringError("the file holds several specs; choose one with --func");
   return Runner::compile(specs.front());
 }
 
-llvm::Error runOnce(const Options &options) {
-  llvm::Expected<std::unique_ptr<Runner>> runner = load(options);
-  if (!runner)
-    return runner.takeError();
+llvm::Error runOnce(const Options &options, Runner &runner) {
+  llvm::Expected<OutputFiles> files = outputFiles(runner.program(), options);
+  if (!files)
+    return files.takeError();
   Arrays arrays;
-  if (llvm::Error error = readInputs((*runner)->program(), options, arrays))
+  if (llvm::Error error = readInputs(runner.program(), options, arrays))
     return error;
-  if (llvm::Error error = makeOutputs((*runner)->program(), arrays))
+  if (llvm::Error error = makeOutputs(runner.program(), arrays))
     return error;
   RunFigures figures;
-  if (llvm::Error error = (*runner)->run(arrays.arguments, &figures, 1, /*validatePages=*/true))
+  if (llvm::Error error = runner.run(arrays.arguments, &figures, 1, /*validatePages=*/true))
     return error;
-  if (llvm::Error error = writeOutputs(options, arrays))
+  if (llvm::Error error = writeOutputs(*files, arrays))
     return error;
   if (options.json)
-    fmt::print("{}\n", nlohmann::json{{"compile_ms", (*runner)->compileSeconds() * 1e3},
+    fmt::print("{}\n", nlohmann::json{{"compile_ms", runner.compileSeconds() * 1e3},
                                       {"bind_ms", figures.bind * 1e3},
                                       {"run_ms", figures.run * 1e3}}
                            .dump());
@@ -224,7 +253,12 @@ int runCommand(int argc, char **argv) {
     return *code;
   if (std::string problem = deviceProblem(options.device); !problem.empty())
     return fail("run", problem);
-  if (llvm::Error error = runOnce(options))
+  llvm::Expected<std::unique_ptr<Runner>> runner = load(options);
+  if (!runner)
+    return fail("run", runner.takeError());
+  if (!*runner)
+    return 1;
+  if (llvm::Error error = runOnce(options, **runner))
     return fail("run", std::move(error));
   return 0;
 }

@@ -3,6 +3,7 @@
 #include "runtime/device/cpu/BoundCall.h"
 
 #include <chrono>
+#include <set>
 
 namespace llmopt::cli {
 namespace {
@@ -57,6 +58,33 @@ runtime::CallArguments argumentsOf(harness::Call &call) {
   return arguments;
 }
 
+/// Where the tiles, pages and splits of a plan begin.
+reference::Boundaries boundariesOf(const bundle::Program &program, const runtime::Plan &plan) {
+  reference::Boundaries boundaries;
+  const bundle::AttentionFacts &facts = program.facts;
+  if (facts.kvHeads == 0)
+    return boundaries;
+  uint32_t group = facts.queryHeads / facts.kvHeads;
+  boundaries.page = facts.pageSize;
+  std::vector<std::set<int64_t>> tiles(plan.sequences.size()), splits(plan.sequences.size());
+  for (const runtime::AttendPlan &attend : plan.attends) {
+    for (const bundle::WorkItem &item : attend.items) {
+      if (item.rowCount == 0)
+        continue;
+      tiles[item.sequence].insert(plan.rows[item.firstRow / group].query);
+      if (item.partialSlot >= 0)
+        splits[item.sequence].insert(item.keyBegin);
+    }
+    if (!attend.items.empty()) // the same in all kernels
+      boundaries.keyTile = program.kernels[attend.kernel].tileKeys;
+  }
+  for (size_t s = 0; s < tiles.size(); ++s) {
+    boundaries.tileQueries.emplace_back(tiles[s].begin(), tiles[s].end());
+    boundaries.splitKeys.emplace_back(splits[s].begin(), splits[s].end());
+  }
+  return boundaries;
+}
+
 } // namespace
 
 llvm::Expected<std::unique_ptr<Runner>> Runner::compile(mlir::func::FuncOp spec) {
@@ -97,7 +125,12 @@ llvm::Error Runner::run(harness::Call &call, RunFigures *figures, unsigned repea
         arguments.scalars[name] = int64_t(value);
     }
   }
-  return run(arguments, figures, repeats);
+  RunFigures local;
+  RunFigures &counted = figures ? *figures : local;
+  if (llvm::Error error = run(arguments, &counted, repeats))
+    return error;
+  call.boundaries = boundariesOf(program(), counted.plan);
+  return llvm::Error::success();
 }
 
 llvm::Error Runner::run(const runtime::CallArguments &arguments, RunFigures *figures,
@@ -121,13 +154,22 @@ llvm::Error Runner::run(const runtime::CallArguments &arguments, RunFigures *fig
     if (!status.ok())
       return errorOf(status);
   }
+  if (!figures)
+    return llvm::Error::success();
+  local.plan = bound->plan();
   std::span<const uint64_t> counters = bound->counters();
-  for (size_t i = 0; i + 1 < counters.size(); i += 2) {
-    local.tilesVisited += counters[i];
-    local.tilesPredicated += counters[i + 1];
+  for (const runtime::AttendPlan &attend : local.plan.attends) {
+    TileCount count{attend.kernel};
+    for (uint32_t worker = 0; worker < local.plan.workers && !counters.empty(); ++worker) {
+      count.visited += counters[0];
+      count.predicated += counters[1];
+      counters = counters.subspan(2);
+    }
+    local.tilesVisited += count.visited;
+    local.tilesPredicated += count.predicated;
+    local.kernels.push_back(count);
   }
-  if (figures)
-    *figures = local;
+  *figures = std::move(local);
   return llvm::Error::success();
 }
 

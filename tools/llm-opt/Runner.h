@@ -11,10 +11,18 @@
 
 namespace llmopt::cli {
 
-/// Times of one run, in seconds, and what the kernels counted.
+/// Tiles that one Attend kernel counted.
+struct TileCount {
+  uint32_t kernel = 0; ///< index in Program::kernels
+  uint64_t visited = 0, predicated = 0;
+};
+
+/// Times of one run, in seconds, what the kernels counted, and the plan that they ran.
 struct RunFigures {
   double bind = 0, run = 0;
   uint64_t tilesVisited = 0, tilesPredicated = 0;
+  std::vector<TileCount> kernels;
+  runtime::Plan plan;
 };
 
 class Runner {
@@ -27,7 +35,8 @@ public:
   /// Loads a program that was compiled before.
   static llvm::Expected<std::unique_ptr<Runner>> load(bundle::Program program);
 
-  /// Runs a call; its output arrays are filled. `repeats` > 1 keeps the shortest run.
+  /// Runs a call; its output arrays and its boundaries are filled. `repeats` > 1 keeps the
+  /// shortest run.
   llvm::Error run(harness::Call &call, RunFigures *figures = nullptr, unsigned repeats = 1);
 
   /// The same with the caller's own arrays and numbers. With `validatePages` the page table

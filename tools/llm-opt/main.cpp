@@ -1,4 +1,5 @@
 // llm-opt: find the subcommand and hand it the rest of the command line.
+#include "runtime/device/cpu/ThreadPool.h"
 #include "tools/llm-opt/Command.h"
 
 #include <CLI/CLI.hpp>
@@ -32,6 +33,10 @@ static int runCommand(const Command &command, int first, int argc, char **argv) 
   std::vector<char *> arguments = {name.data()};
   arguments.insert(arguments.end(), argv + first, argv + argc);
   arguments.push_back(nullptr);
+  if (runtime::Status status = runtime::ThreadPool::checkEnvironment(); !status.ok()) {
+    std::fprintf(stderr, "%s: %s\n", name.c_str(), status.message().c_str());
+    return 1;
+  }
   try {
     return command.run(int(arguments.size()) - 1, arguments.data());
   } catch (const std::bad_alloc &) {

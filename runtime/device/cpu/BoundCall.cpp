@@ -108,7 +108,8 @@ Status BoundCall::plan(State &state, const BindOptions &options) {
   if (hasKernel(program, KernelKind::Append))
     LLMOPT_RETURN_IF_ERROR(planAppend(state));
   if (hasBuffer(program, BufferRole::Counters))
-    state.counters.resize(size_t{2} * state.plan.workers);
+    state.counters.resize(size_t{2} * state.plan.workers *
+                          std::max<size_t>(1, state.plan.attends.size()));
   return {};
 }
 
@@ -122,18 +123,20 @@ void BoundCall::buildBlocks(State &state) {
   buffers.set<uint64_t>(BufferRole::Scalars, state.scalars.slots);
   buffers.set<uint32_t>(BufferRole::MergeOffsets, plan.mergeOffsets);
   buffers.set<bundle::MergeItem>(BufferRole::Merges, plan.merges);
-  if (!state.counters.empty())
-    buffers.set<uint64_t>(BufferRole::Counters, state.counters);
   auto partialRows = static_cast<int64_t>(plan.partialRows);
   buffers[BufferRole::PartialOut] = {state.partialOut.data(), partialRows, program.facts.dV};
   buffers[BufferRole::PartialLse] = {state.partialLse.data(), partialRows, 1};
   for (size_t kernel = 0; kernel < program.kernels.size(); ++kernel) {
     PlanBuffers own = buffers;
-    for (const AttendPlan &attend : plan.attends)
-      if (attend.kernel == kernel) {
-        own.set<uint32_t>(BufferRole::ItemOffsets, attend.itemOffsets);
-        own.set<bundle::WorkItem>(BufferRole::Items, attend.items);
-      }
+    for (size_t i = 0; i < plan.attends.size(); ++i) {
+      const AttendPlan &attend = plan.attends[i];
+      if (attend.kernel != kernel)
+        continue;
+      own.set<uint32_t>(BufferRole::ItemOffsets, attend.itemOffsets);
+      own.set<bundle::WorkItem>(BufferRole::Items, attend.items);
+      if (size_t each = state.counters.size() / plan.attends.size())
+        own.set<uint64_t>(BufferRole::Counters, std::span(state.counters).subspan(i * each, each));
+    }
     KernelKind kind = program.kernels[kernel].kind;
     if (kind == KernelKind::Append || kind == KernelKind::Combine)
       own.set<uint32_t>(BufferRole::ItemOffsets, state.sharedOffsets);

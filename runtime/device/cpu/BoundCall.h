@@ -36,8 +36,8 @@ public:
   Status run(ThreadPool &pool);
 
   const Plan &plan() const { return state->plan; }
-  /// Tiles visited and tiles predicated by the last run, for each worker; empty
-  /// where the program counts nothing.
+  /// Tiles visited and tiles predicated by the last run: for each Attend kernel (as
+  /// `plan().attends`), for each worker. Empty where the program counts nothing.
   std::span<const uint64_t> counters() const { return state->counters; }
 
 private:
