@@ -126,12 +126,8 @@ StatusOr<std::shared_ptr<DeviceProgram>> CpuDevice::load(bundle::Program program
   StatusOr<CpuProgram> loaded = CpuProgram::load(std::move(program));
   if (!loaded)
     return loaded.status();
-  return adopt(*std::move(loaded));
-}
-
-std::shared_ptr<DeviceProgram> CpuDevice::adopt(CpuProgram program) {
-  return std::make_shared<LoadedCpuProgram>(std::static_pointer_cast<CpuDevice>(shared_from_this()),
-                                            std::move(program));
+  return std::shared_ptr<DeviceProgram>(std::make_shared<LoadedCpuProgram>(
+      std::static_pointer_cast<CpuDevice>(shared_from_this()), *std::move(loaded)));
 }
 
 } // namespace llmopt::runtime

@@ -23,9 +23,6 @@ public:
   StatusOr<std::unique_ptr<Stream>> useStream(void *native) override;
   StatusOr<std::shared_ptr<DeviceProgram>> load(bundle::Program program) override;
 
-  /// The program without code of its own: images that are in memory already.
-  std::shared_ptr<DeviceProgram> adopt(CpuProgram program);
-
   ThreadPool &threads() { return *pool; }
 
 private:
