@@ -7,6 +7,7 @@
 #include "llvm/Support/Error.h"
 
 #include <algorithm>
+#include <span>
 
 namespace llmopt::harness {
 
@@ -48,6 +49,8 @@ public:
 
   void *data() { return bytes.data() + kGuard; }
   const void *data() const { return bytes.data() + kGuard; }
+  /// The memory with its guard zones.
+  std::span<uint8_t> storage() { return bytes; }
   reference::Array view() const;
   int64_t elements() const;
   double get(llvm::ArrayRef<int64_t> index) const { return view().at(index); }

@@ -1,6 +1,7 @@
 // See Runner.h.
 #include "tools/llm-opt/Runner.h"
-#include "runtime/device/cpu/BoundCall.h"
+#include "runtime/device/BoundCall.h"
+#include "runtime/device/cpu/CpuDevice.h"
 
 #include <chrono>
 #include <set>
@@ -107,10 +108,17 @@ llvm::Expected<std::unique_ptr<Runner>> Runner::compile(mlir::func::FuncOp spec,
 }
 
 llvm::Expected<std::unique_ptr<Runner>> Runner::load(bundle::Program program) {
-  runtime::StatusOr<runtime::CpuProgram> loaded = runtime::CpuProgram::load(std::move(program));
+  runtime::StatusOr<std::shared_ptr<runtime::CpuDevice>> device = runtime::CpuDevice::create();
+  if (!device)
+    return errorOf(device.status());
+  runtime::StatusOr<std::shared_ptr<runtime::DeviceProgram>> loaded =
+      (*device)->load(std::move(program));
   if (!loaded)
     return errorOf(loaded.status());
-  return std::unique_ptr<Runner>(new Runner(std::move(*loaded)));
+  runtime::StatusOr<std::unique_ptr<runtime::Stream>> stream = (*device)->createStream();
+  if (!stream)
+    return errorOf(stream.status());
+  return std::unique_ptr<Runner>(new Runner(*std::move(loaded), *std::move(stream)));
 }
 
 llvm::Error Runner::run(harness::Call &call, RunFigures *figures, unsigned repeats) {
@@ -125,9 +133,12 @@ llvm::Error Runner::run(harness::Call &call, RunFigures *figures, unsigned repea
         arguments.scalars[name] = int64_t(value);
     }
   }
+  runtime::ArrayStorage storage;
+  for (harness::HostArray &array : call.arrays)
+    storage[array.name] = array.storage();
   RunFigures local;
   RunFigures &counted = figures ? *figures : local;
-  if (llvm::Error error = run(arguments, &counted, repeats))
+  if (llvm::Error error = run(arguments, storage, &counted, repeats, false))
     return error;
   call.boundaries = boundariesOf(program(), counted.plan);
   return llvm::Error::success();
@@ -135,13 +146,24 @@ llvm::Error Runner::run(harness::Call &call, RunFigures *figures, unsigned repea
 
 llvm::Error Runner::run(const runtime::CallArguments &arguments, RunFigures *figures,
                         unsigned repeats, bool validatePages) {
+  return run(arguments, {}, figures, repeats, validatePages);
+}
+
+llvm::Error Runner::run(const runtime::CallArguments &arguments,
+                        const runtime::ArrayStorage &storage, RunFigures *figures, unsigned repeats,
+                        bool validatePages) {
+  runtime::StatusOr<runtime::StagedArrays> staged =
+      runtime::StagedArrays::upload(*stream, arguments, storage);
+  if (!staged)
+    return errorOf(staged.status());
   auto start = Clock::now();
   runtime::BindOptions options;
   options.validatePages = validatePages;
-  options.plan.threads = pool.size();
-  options.plan.workers = pool.size() * kWorkersPerThread;
+  options.plan.threads = loaded->residentWorkers();
+  bool lists = device().facts().kind == runtime::DeviceKind::Cpu;
+  options.plan.workers = options.plan.threads * (lists ? kListsPerThread : 1);
   runtime::StatusOr<runtime::BoundCall> bound =
-      runtime::BoundCall::bind(loaded, arguments, options);
+      runtime::BoundCall::bind(loaded, staged->arguments(), options);
   if (!bound)
     return errorOf(bound.status());
   RunFigures local;
@@ -149,21 +171,28 @@ llvm::Error Runner::run(const runtime::CallArguments &arguments, RunFigures *fig
   local.run = 1e30;
   for (unsigned r = 0; r < repeats; ++r) {
     start = Clock::now();
-    runtime::Status status = bound->run(pool);
+    runtime::Status status = bound->run(*stream);
+    if (status.ok())
+      status = stream->synchronize();
     local.run = std::min(local.run, secondsSince(start));
     if (!status.ok())
       return errorOf(status);
   }
+  if (runtime::Status status = staged->download(*stream); !status.ok())
+    return errorOf(status);
   if (!figures)
     return llvm::Error::success();
   local.plan = bound->plan();
-  std::span<const uint64_t> counters = bound->counters();
+  runtime::StatusOr<std::vector<uint64_t>> counters = bound->counters(*stream);
+  if (!counters)
+    return errorOf(counters.status());
+  std::span<const uint64_t> left = *counters;
   for (const runtime::AttendPlan &attend : local.plan.attends) {
     TileCount count{attend.kernel};
-    for (uint32_t worker = 0; worker < local.plan.workers && !counters.empty(); ++worker) {
-      count.visited += counters[0];
-      count.predicated += counters[1];
-      counters = counters.subspan(2);
+    for (uint32_t worker = 0; worker < local.plan.workers && !left.empty(); ++worker) {
+      count.visited += left[0];
+      count.predicated += left[1];
+      left = left.subspan(2);
     }
     local.tilesVisited += count.visited;
     local.tilesPredicated += count.predicated;
