@@ -27,7 +27,7 @@ struct CacheKey {
   bool operator==(const CacheKey &) const = default;
 };
 
-/// Placeholder tokens [begin, end) that stand for an image, a sound, ...: each
+/// Stand-in tokens [begin, end) that stand for an image, a sound, ...: each
 /// page that holds some of them is keyed by `digest` and by its place in it.
 struct MediaSpan {
   uint32_t begin = 0, end = 0;
