@@ -27,10 +27,13 @@ struct TransferId {
 struct Match {
   /// Tokens that need not be run; at most the prompt's length - 1.
   uint32_t tokens = 0;
-  /// Of them, those whose pages have to be loaded from host memory first.
-  uint32_t hostTokens = 0;
   /// Of them, those of a page that is used up to its middle, by a copy of it.
   uint32_t partialTokens = 0;
+  /// Pages that have to be loaded from host memory first.
+  uint32_t hostPages = 0;
+  /// Whole blocks found, before the rules on windows and on the last token shortened
+  /// the hit.
+  uint32_t blocksFound = 0;
 };
 
 struct Admission {
@@ -92,8 +95,8 @@ struct ManagerOptions {
 };
 
 struct Counters {
+  uint64_t admitted = 0;
   uint64_t hitTokens = 0, queriedTokens = 0; ///< of admitted prompts
-  uint64_t hitPages = 0, queriedPages = 0;   ///< full pages of admitted prompts, group 0
   uint64_t allocated = 0, evicted = 0, evictedAfterHit = 0;
   uint64_t copies = 0, forks = 0;
   uint64_t swappedOutPages = 0, swappedInPages = 0;

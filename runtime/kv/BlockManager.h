@@ -42,9 +42,10 @@
 #pragma once
 
 #include "runtime/kv/Admission.h"
-#include "runtime/kv/Events.h"
-#include "runtime/kv/Groups.h"
+#include "runtime/kv/ManagerState.h"
 #include "runtime/kv/PageMover.h"
+#include "runtime/kv/Pool.h"
+#include "runtime/kv/PrefixCache.h"
 #include "runtime/kv/Prompt.h"
 #include "runtime/kv/Reply.h"
 #include "runtime/kv/StepTables.h"
@@ -54,9 +55,6 @@
 #include <vector>
 
 namespace llmopt::runtime::kv {
-
-class Pool;
-class PrefixCache;
 
 class BlockManager {
 public:
@@ -135,8 +133,8 @@ public:
   /// `endTransfer`; `finish` of the sequence implies it.
   Reply abortTransfer(TransferId transfer);
   /// The peer is known to have ended without success (a late note), or can access
-  /// no more (connection torn down). A note for a transfer that is over already is
-  /// WrongRow and changes nothing.
+  /// no more (connection torn down). For a transfer that is over already the answer is
+  /// UnknownSequence, and nothing changes.
   Reply endTransfer(TransferId transfer);
 
   // ---- Room
@@ -175,8 +173,8 @@ public:
   const Pool &pool() const { return *pages; }
   const PrefixCache &cache() const { return *prefix; }
   const ManagerOptions &options() const { return config; }
-  const Counters &counters() const { return count; }
-  uint32_t blockSize() const;
+  Counters counters() const;
+  uint32_t blockSize() const { return block; }
 
   // ---- Upkeep
 
@@ -201,12 +199,164 @@ public:
   Status check() const;
 
 private:
-  explicit BlockManager(const ManagerOptions &options);
+  struct Copy {
+    uint32_t slot; ///< of the sequence that gets it
+    uint32_t group;
+    Frame from, to;
+  };
+  struct Pin {
+    Frame frame;
+    PageState before;
+  };
+  struct Load {
+    uint32_t group, page;
+    Frame host;
+    NodeId node;
+    bool partial;
+  };
+
+  BlockManager(const ManagerOptions &options, PageMover *mover);
+  void build(const PoolLayout &device, const PoolLayout *host);
+  void connectPools();
+  void clearSequences();
+
+  // Tables.
+  uint32_t groups() const { return static_cast<uint32_t>(config.groups.size()); }
+  Sequence *find(SequenceId id);
+  const Sequence *find(SequenceId id) const;
+  Table &table(uint32_t slot, uint32_t group) { return tables[slot * groups() + group]; }
+  const Table &table(uint32_t slot, uint32_t group) const {
+    return tables[slot * groups() + group];
+  }
+  Frame *frames(uint32_t slot, uint32_t group) {
+    return entries[group].data() + size_t{slot} * columns[group];
+  }
+  const Frame *frames(uint32_t slot, uint32_t group) const {
+    return entries[group].data() + size_t{slot} * columns[group];
+  }
+  uint32_t sinkPages(uint32_t group) const { return sinks[group]; }
+  bool holdsPage(uint32_t slot, uint32_t group, uint32_t page) const {
+    const Table &t = table(slot, group);
+    return page < t.size && (page >= t.first || page < sinkPages(group));
+  }
+  /// visit(page index, frame) for each page that a table names, from tail to head.
+  template <typename Visit> void forEachPageOf(uint32_t slot, uint32_t g, Visit visit) const {
+    const Table &t = table(slot, g);
+    for (uint32_t page = t.size; page > 0; --page)
+      if (holdsPage(slot, g, page - 1))
+        visit(page - 1, frames(slot, g)[page - 1]);
+  }
+  /// visit(group, page index, frame).
+  template <typename Visit> void forEachPage(uint32_t slot, Visit visit) const {
+    for (uint32_t g = 0; g < groups(); ++g)
+      forEachPageOf(slot, g, [&](uint32_t page, Frame f) { visit(g, page, f); });
+  }
+  uint32_t newSlot();
+  void freeSlot(uint32_t slot, StepId lastStep);
+  void markDirty(uint32_t slot);
+  void emitTables(uint32_t slot);
+  void emitEntries(uint32_t slot, uint32_t group, uint32_t begin, uint32_t end, bool clear);
+
+  // Rows.
+  uint32_t &row(uint32_t slot, StepId step) { return rowTokens[slot * ring + step % ring]; }
+  uint32_t row(uint32_t slot, StepId step) const { return rowTokens[slot * ring + step % ring]; }
+  StepId lastStepOf(uint32_t slot) const;
+  void addRow(uint32_t slot, uint32_t tokens);
+  void takeBackRow(uint32_t slot);
+  void discardRows(StepId step);
+  Demand growth(uint32_t slot, uint32_t tokens) const;
+  Reply grow(uint32_t slot, uint32_t tokens);
+  bool tailIsShared(uint32_t slot, uint32_t group) const;
+  void copyTail(uint32_t slot);
+  void addCopy(uint32_t slot, uint32_t group, Frame from, Frame to);
+  void appendPages(uint32_t slot, uint32_t tokens);
+  void updateCapacity(uint32_t slot);
+  Demand heldAt(uint64_t tokens, uint64_t queries) const;
+  bool fitsAlone(const Demand &demand) const;
+  Reply lackFor(const Demand &needed);
+
+  // Admission.
+  template <typename Visit> void forEachHitPage(const PrefixCache::Hit &hit, Visit visit) const;
+  PrefixCache::Hit lookup(Prompt &prompt, bool partial);
+  Match describeHit(const Prompt &prompt, const PrefixCache::Hit &hit) const;
+  Demand newPagesFor(const PrefixCache::Hit &hit, uint32_t tokens) const;
+  bool surelyLacks(const Prompt &prompt, const PrefixCache::Hit &hit, Demand demand) const;
+  bool tryPin(Prompt &prompt, const PrefixCache::Hit &hit, Demand &demand);
+  void pinHit(const Prompt &prompt, const PrefixCache::Hit &hit, Demand &demand);
+  void undoPins();
+  void startInserting(uint32_t slot, Prompt &prompt, const PrefixCache::Hit &hit);
+  void takeHit(uint32_t slot, const PrefixCache::Hit &hit);
+  void loadPages(uint32_t slot);
+  void copyHitTail(uint32_t slot, const PrefixCache::Hit &hit);
+
+  // Commit and end.
+  void commitTokens(uint32_t slot, std::span<const Token> tokens, uint32_t unsettled);
+  void insertTokens(uint32_t slot, uint32_t had, std::span<const Token> tokens);
+  bool insertBlock(uint32_t slot, const Token *tokens);
+  void attachBlock(uint32_t slot, uint32_t index, NodeId node);
+  void adoptDuplicates(uint32_t slot);
+  void stopInserting(uint32_t slot);
+  void releaseUnseen(uint32_t slot);
+  void updateRelease(uint32_t slot);
+  void releasePages(uint32_t slot, StepId last);
+
+  // Swap and second level.
+  CopyJob &newJob(CopyJob::Kind kind, SequenceId sequence);
+  void addItem(CopyJob &job, const CopyJob::Item &item);
+  void startJob(CopyJob &job);
+  void finishJob(CopyJob &job);
+  void exchangeTier(CopyJob::Kind kind, const CopyJob::Item &item);
+  void dropEmptyPages(uint32_t slot);
+  void dropHostPages(uint32_t slot);
+  Frame cachedAt(uint32_t group, uint32_t page, NodeId node) const;
+  template <typename Visit> void forEachSwappedPage(uint32_t slot, Visit visit) const;
+
+  // Transfer.
+  Transfer *find(TransferId id);
+  Reply newTransfer(SequenceId sequence, TransferId &id, Transfer *&result);
+  void pinPages(Transfer &transfer, uint32_t begin);
+  void closeTransfer(Transfer &transfer);
+  void abandonTransfer(uint32_t slot);
+
+  Status checkOwners() const;
+  Status checkStates() const;
+  Status checkSequences() const;
+
   ManagerOptions config;
+  PageMover *mover;
   Counters count;
-  StepId open = 0, completed = 0;
-  std::unique_ptr<Pool> pages;
+  StepId open = 0, closed = 0, completed = 0;
+  std::unique_ptr<Pool> pages, hostPages;
   std::unique_ptr<PrefixCache> prefix;
+
+  uint32_t ring = 2, block = 1, tailSize = 0;
+  std::vector<uint32_t> columns, sinks;
+  std::vector<Sequence> sequences;
+  std::vector<Table> tables;
+  std::vector<LazyArray<Frame>> entries; ///< for each group
+  std::vector<uint32_t> rowTokens, rowsOfStep;
+  LazyArray<Token> tails; ///< committed tokens behind the last inserted block
+  std::vector<std::vector<std::string>> media;
+  std::vector<uint32_t> freeSlots, dirtySlots;
+  std::vector<std::vector<uint32_t>> slotsAfterStep; ///< of ended sequences
+  Demand aside;
+
+  std::vector<Pin> pins;
+  std::vector<Frame> tailPins; ///< sources of copies, among the pins
+  std::vector<Load> loads;
+  std::vector<Copy> copies;
+  std::vector<EventId> waits;
+  std::vector<FreedPage> freed;
+  StepTables tablesOut;
+  std::vector<TableDelta> deltasOut;
+  std::vector<PageId> pagesOut;
+  std::vector<PageCopy> copiesOut;
+  std::vector<EventId> waitsOut;
+  std::vector<FreedPage> freedOut;
+  uint64_t version = 0;
+
+  std::vector<CopyJob> jobs;
+  std::vector<Transfer> transfers;
 };
 
 } // namespace llmopt::runtime::kv

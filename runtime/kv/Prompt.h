@@ -41,8 +41,8 @@ struct MediaSpan {
 class Prompt {
 public:
   /// `blockSize` as of the manager. Allocates; later calls do not.
-  Prompt(std::span<const Token> tokens, CacheKey key, uint32_t blockSize,
-         std::vector<MediaSpan> media = {});
+  Prompt(std::span<const Token> tokens, const CacheKey &key, uint32_t blockSize,
+         std::span<const MediaSpan> media = {});
 
   std::span<const Token> tokens() const { return ids; }
   uint32_t size() const { return static_cast<uint32_t>(ids.size()); }
@@ -66,8 +66,13 @@ private:
   std::string root;               ///< key, serialised
   std::vector<std::string> media; ///< for each block its media, serialised; or none at all
   std::vector<Seen> path;         ///< nodes of the longest chain found
-  uint32_t rootNode, rootSerial = 0;
+  uint32_t rootNode = 0, rootSerial = 0;
   uint64_t holes = 0; ///< the cache's count of holes at that time
+
+  // Of the last refusal: the hit, how many of its pages nobody held, and how often
+  // cached pages had been used again until then.
+  uint32_t refusedTokens = UINT32_MAX, cachedPins = 0;
+  uint64_t revivedThen = 0;
 };
 
 } // namespace llmopt::runtime::kv

@@ -23,6 +23,8 @@ struct TableDelta {
   uint32_t tableSlot = 0, index = 0;
   uint32_t first = 0, count = 0;
   uint16_t group = 0;
+  /// All entries of this table become kNoPage before: another sequence has the slot.
+  bool clear = false;
 };
 
 /// A whole page, scales included, before anything of the step writes.
