@@ -15,8 +15,11 @@ int64_t since(Machine::time_point start) {
 } // namespace
 
 Status Engine::lost(const Status &reason) {
-  if (++losses > options.maxLosses)
-    return reason.withContext(fmt::format("the device was lost {} times", losses));
+  if (++losses == 1)
+    firstLoss = reason;
+  if (losses > options.maxLosses)
+    return firstLoss.withContext(
+        fmt::format("the device was lost {} times, which is too often; the first time", losses));
   LLMOPT_RETURN_IF_ERROR(executor.reopen());
   scheduler.deviceLost(options.requeueOnLoss, clock.now());
   return {};

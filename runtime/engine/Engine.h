@@ -29,6 +29,7 @@ public:
   /// One thing, whichever is next. A failure is final: the device cannot be reopened, or
   /// scheduler and executor disagree.
   StatusOr<Progress> advance();
+  uint32_t deviceLosses() const { return losses; }
 
 private:
   Status launch(std::span<const uint8_t> bytes);
@@ -39,6 +40,7 @@ private:
   Clock &clock;
   EngineOptions options;
   uint32_t losses = 0;
+  Status firstLoss;
   int64_t hostNs = 0; ///< since the last completed step
 };
 

@@ -210,6 +210,10 @@ Status Replayer::loop(Engine &engine) {
         options.progress(report.finished + report.refused, report.requests);
       continue;
     }
+    if (mover && mover->idleFrom() > clock.now()) { // only copies are under way
+      clock.reached(mover->idleFrom());
+      continue;
+    }
     if (next == trace.requests.size()) {
       if (scheduler->idle())
         return {};

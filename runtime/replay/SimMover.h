@@ -22,6 +22,8 @@ public:
     return start(moves);
   }
   bool done(kv::EventId event) override { return ends[event - 1] <= clock.now(); }
+  /// When the last copy so far ends.
+  int64_t idleFrom() const { return linkFree; }
 
 private:
   kv::EventId start(std::span<const kv::PageMove> moves) {

@@ -8,6 +8,8 @@ using namespace llmopt::runtime;
 std::span<const uint8_t> Scheduler::schedule(int64_t nowNs) {
   if (flightCount == flights.size())
     return {};
+  if (!flightCount)
+    blocks.poll(); // no completed step will: copies to host memory may be all that goes on
   endOverdue(nowNs);
   if (runningSlots.empty() && queue.empty())
     return {};

@@ -123,25 +123,30 @@ std::span<const uint8_t> StepWriter::finish() {
 Status TableMirror::apply(const StepInput &input) {
   const step::Header &head = input.header();
   bool snapshot = head.kind == step::Kind::Snapshot;
+  if (!snapshot && head.tableVersion <= snapshotVersion)
+    return {}; // its changes were in the snapshot
   if (!snapshot && head.tableBase != at)
     return makeStatus(StatusCode::Unavailable,
                       "step {} changes block tables of version {}, here they have {}; ask for a "
                       "snapshot",
                       head.stepId, head.tableBase, at);
-  if (snapshot)
+  if (snapshot) {
+    snapshotVersion = head.tableVersion;
     for (std::vector<int32_t> &table : tables)
       table.clear();
+  }
   for (const step::Delta &delta : input.deltas()) {
     if (delta.tableSlot >= slots || size_t(delta.group) * slots >= tables.size())
       return dataLoss("step {}: table slot {} of group {}; there are {} slots", head.stepId,
                       delta.tableSlot, delta.group, slots);
     std::vector<int32_t> &table = tables[size_t(delta.group) * slots + delta.tableSlot];
-    if (delta.index > table.size())
-      return dataLoss("step {}: entries from {} on for a table of {}", head.stepId, delta.index,
-                      table.size());
+    uint64_t end = uint64_t(delta.index) + delta.count;
+    if (end > kMaxEntries)
+      return dataLoss("step {}: a block table of {} entries; at most {} are allowed", head.stepId,
+                      end, kMaxEntries);
+    if (table.size() < end)
+      table.resize(end, kv::kNoPage); // a window's first pages may never have been there
     std::span<const int32_t> entries = input.pages().subspan(delta.first, delta.count);
-    if (table.size() < delta.index + entries.size())
-      table.resize(delta.index + entries.size());
     std::copy(entries.begin(), entries.end(), table.begin() + delta.index);
   }
   at = head.tableVersion;

@@ -85,8 +85,10 @@ public:
       : slots(tableSlots), tables(size_t(groups) * tableSlots) {}
 
   /// Applies a step's changes, or takes a snapshot. Unavailable, with nothing changed,
-  /// when the step builds on another version: ask for a snapshot.
+  /// when the step builds on another version: ask for a snapshot. A snapshot that is newer
+  /// than the step holds its changes already.
   Status apply(const StepInput &input);
+  static constexpr uint64_t kMaxEntries = 1 << 24; ///< of one block table
 
   std::span<const int32_t> table(uint32_t group, uint32_t slot) const {
     return tables[size_t(group) * slots + slot];
@@ -95,7 +97,7 @@ public:
 
 private:
   uint32_t slots;
-  uint64_t at = 0;
+  uint64_t at = 0, snapshotVersion = 0;
   std::vector<std::vector<int32_t>> tables;
 };
 

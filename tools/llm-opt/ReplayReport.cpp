@@ -20,7 +20,7 @@ constexpr Latency latencies[] = {
     {"tpot_s", "TPOT", &ServingMetrics::timePerOutputToken},
     {"itl_s", "ITL", &ServingMetrics::interToken},
     {"queue_s", "queue time", &ServingMetrics::queueTime},
-    {"latency_s", "whole request", &ServingMetrics::requestLatency},
+    {"latency_s", "request", &ServingMetrics::requestLatency},
 };
 
 /// A time that reads well: "1.23 s", "45.6 ms", "7.8 us".
