@@ -53,15 +53,19 @@ kv::Demand Scheduler::wholeDemand(kv::Demand asked, uint32_t length) const {
   return asked;
 }
 
-/// Pages that running prefills still need for the rest of their prompts, and one a group for
-/// each request to grow by.
+uint32_t Scheduler::growthPages(uint32_t group) const {
+  return uint32_t(blocks.options().groups[group].pagesFor(config.growthTokens));
+}
+
+/// Pages that running prefills still need for the rest of their prompts, and those that each
+/// running request is to grow by.
 kv::Demand Scheduler::outstanding() const {
   kv::Demand sum;
   for (uint32_t slot : runningSlots)
     if (requests[slot].prefilling())
       sum += restOf(requests[slot]);
   for (uint32_t g = 0; g < blocks.options().groups.size(); ++g)
-    sum.take[g] += uint32_t(runningSlots.size());
+    sum.take[g] += growthPages(g) * uint32_t(runningSlots.size());
   return sum;
 }
 
@@ -166,7 +170,7 @@ void Scheduler::startRunning(uint32_t slot) {
   requests[slot].state = RequestState::Running;
   runningSlots.push_back(slot);
   for (uint32_t g = 0; g < blocks.options().groups.size(); ++g)
-    ++promised.take[g];
+    promised.take[g] += growthPages(g);
 }
 
 /// Freed pages are kept for the oldest waiter from forks and transfers too, until the next

@@ -52,6 +52,11 @@ struct SchedulerOptions {
   uint32_t ageSteps = 1000;    ///< A
   uint32_t lookahead = 8;      ///< waiters tried in a step when the first does not fit
   uint32_t matchesPerStep = 8; ///< waiters looked up again in a step, for policies that ask
+  /// For each running request, slots that admissions leave alone. With 0, who was just
+  /// admitted is preempted at once: of ServeGen's 5,000 requests on 20,000 pages of 16, 24 % of
+  /// the computed tokens are then computed again, with 16 7 %, with 64 1.3 %, with 512 none
+  /// (and the mean time to the first token is 45 % longer).
+  uint32_t growthTokens = 64;
   PolicyKind policy = PolicyKind::Fcfs;
   /// Parents of the drafts that the device makes after each token (a chain: -1, 0, 1, ...);
   /// empty: none.
@@ -178,6 +183,7 @@ private:
   void admitWaiting(int64_t nowNs);
   void refreshMatches();
   kv::Demand wholeDemand(kv::Demand asked, uint32_t length) const;
+  uint32_t growthPages(uint32_t group) const;
   kv::Demand outstanding() const;
   kv::Demand restOf(const Request &request) const;
   bool adapterFits(uint32_t adapter) const;

@@ -127,6 +127,8 @@ void addOptions(CLI::App &app, Options &options) {
       ->check(positive());
   app.add_option("--max-waiting", scheduler.maxWaiting, "queue limit (the whole trace)")
       ->check(positive());
+  app.add_option("--growth", scheduler.growthTokens,
+                 "tokens kept free for each running request to grow by (64)");
   app.add_option("--age", scheduler.ageSteps, "steps after which a request stands above all (1000)")
       ->check(positive());
   app.add_option("--host-memory", options.hostGigabytes, "GB for swapped pages (0)");

@@ -31,6 +31,7 @@ struct StoryOptions {
     scheduler.maxRunning = 8;
     scheduler.maxWaiting = 64;
     scheduler.maxLength = 2048;
+    scheduler.growthTokens = 4;
   }
 };
 
