@@ -52,8 +52,14 @@ struct ServingMetrics {
   uint64_t prefixQueries = 0, prefixHits = 0; ///< tokens looked up and found
   uint64_t prefixPageQueries = 0, prefixPageHits = 0; ///< full pages of prompts, and found
   uint64_t promptTokensTotal = 0, generationTokensTotal = 0;
-  uint64_t tokensComputed = 0;   ///< query tokens of all steps, drafts included
-  uint64_t tokensRecomputed = 0; ///< of these, computed before and lost by preemption
+  // Query tokens of all steps, drafts included. Each position of a request is computed once:
+  //   tokensComputed = positions - tokensReused + tokensRecomputed + tokensRejected
+  //                    + tokensDiscarded
+  uint64_t tokensComputed = 0;
+  uint64_t tokensReused = 0;     ///< positions never computed: prefix hits
+  uint64_t tokensRecomputed = 0; ///< computed before, and lost by preemption
+  uint64_t tokensRejected = 0;   ///< drafts that were not accepted, or past the answer's end
+  uint64_t tokensDiscarded = 0;  ///< of discarded or failed rows
   uint64_t draftsProposed = 0, draftsAccepted = 0;
   uint64_t preemptions = 0, swapOuts = 0, swapIns = 0, steps = 0;
   uint64_t discardedRows = 0; ///< rows of requests that had ended when the step was done

@@ -95,7 +95,7 @@ bool Scheduler::adapterFits(uint32_t adapter) const {
 
 bool Scheduler::tryAdmit(uint32_t slot, int64_t nowNs) {
   Request &request = requests[slot];
-  if (request.blocked || !adapterFits(request.adapter))
+  if (!adapterFits(request.adapter))
     return false;
   if (request.swapped)
     return tryReturn(slot);
@@ -112,6 +112,7 @@ bool Scheduler::tryAdmit(uint32_t slot, int64_t nowNs) {
   request.sequence = admission.sequence;
   request.computed = admission.hit.tokens;
   request.prefillEnd = request.known();
+  counts.tokensReused += request.computed - std::min(request.computed, request.highestComputed);
   startRunning(slot);
   if (request.firstStepNs < 0)
     recordStart(request, nowNs);

@@ -43,12 +43,15 @@ Status Scheduler::complete(const StepResult &result, int64_t nowNs) {
   LLMOPT_RETURN_IF_ERROR(checkResult(flight, result));
   for (size_t i = 0; i < flight.rows.size(); ++i) {
     const FlightRow &row = flight.rows[i];
-    if (!find({row.slot, row.generation}))
-      ++counts.discardedRows; // it ended while the row was in flight
-    else if (!result.status.ok() || result.rows[i].failed)
-      endRequest(row.slot, FinishReason::DeviceFailure, nowNs);
-    else
+    bool wanted = find({row.slot, row.generation}); // else it ended while the row was in flight
+    if (wanted && result.status.ok() && !result.rows[i].failed) {
       completeRow(row, result.rows[i], result, nowNs);
+      continue;
+    }
+    ++counts.discardedRows;
+    counts.tokensDiscarded += row.tokens;
+    if (wanted)
+      endRequest(row.slot, FinishReason::DeviceFailure, nowNs);
   }
   blocks.completeStep(kv::StepId(flight.step));
   flightHead = (flightHead + 1) % flights.size();
@@ -96,6 +99,7 @@ void Scheduler::completeRow(const FlightRow &row, const RowResult &result, const
   uint32_t valid = row.prefill ? row.tokens : uint32_t(tokens.size());
   if (request.computed < request.highestComputed)
     counts.tokensRecomputed += std::min(valid, request.highestComputed - request.computed);
+  counts.tokensRejected += row.tokens - valid;
   if (row.drafts) {
     counts.draftsProposed += row.drafts;
     counts.draftsAccepted += result.tokenCount - 1;

@@ -47,11 +47,10 @@ Status Scheduler::validate(const RequestParams &params, int64_t nowNs) {
     return refuse(
         RejectReason::NoTime,
         invalidArgument("the deadline was {} ns ago; give a later one", nowNs - params.deadlineNs));
-  if (queue.size() >= config.maxWaiting)
+  if (waiting() >= config.maxWaiting)
     return refuse(RejectReason::QueueFull,
                   makeStatus(StatusCode::ResourceExhausted,
-                             "{} requests wait, which is the limit; try again later",
-                             queue.size()));
+                             "{} requests wait, which is the limit; try again later", waiting()));
   return {};
 }
 
@@ -75,11 +74,11 @@ StatusOr<RequestHandle> Scheduler::submit(const RequestParams &params, int64_t n
   request.arrivalNs = nowNs;
   link(slot);
   forgetPages(request);
+  if (params.filter)
+    request.blocked = !params.filter->prepare(handleOf(slot), request.tokens);
   enqueue(slot);
   if (params.deadlineNs != kNoDeadline)
     deadlines.push(slot, uint64_t(params.deadlineNs), request.arrival);
-  if (params.filter)
-    request.blocked = !params.filter->prepare(handleOf(slot), request.tokens);
   counts.waiting = waiting();
   return handleOf(slot);
 }
@@ -104,6 +103,10 @@ bool Scheduler::filterReady(RequestHandle handle) {
   Request *request = find(handle);
   if (!request)
     return false;
+  if (request->blocked && request->state == RequestState::Waiting) {
+    --blockedWaiters;
+    offer(handle.slot);
+  }
   request->blocked = false;
   return true;
 }
@@ -138,11 +141,22 @@ void Scheduler::enqueue(uint32_t slot) {
     request.matched = request.computed; // nothing of it is to be computed again
   else if (policy->usesMatches())
     request.matched = blocks.match(*request.prompt).tokens;
-  queue.push(slot, keyOf(request), request.arrival);
-  ages.push(slot, request.arrival, 0);
+  if (request.blocked) // it neither takes a place among those that are tried nor keeps others out
+    ++blockedWaiters;
+  else
+    offer(slot);
+}
+
+void Scheduler::offer(uint32_t slot) {
+  queue.push(slot, keyOf(requests[slot]), requests[slot].arrival);
+  ages.push(slot, requests[slot].arrival, 0);
 }
 
 void Scheduler::dequeue(uint32_t slot) {
+  if (requests[slot].blocked) {
+    --blockedWaiters;
+    return;
+  }
   if (queue.contains(slot)) // a waiter that is being tried is out of it already
     queue.remove(slot);
   ages.remove(slot);

@@ -176,7 +176,7 @@ Status Scheduler::check() const {
     swapped += r.swapped;
     if (r.state == RequestState::Unused)
       continue;
-    if (queue.contains(slot) != (r.state == RequestState::Waiting) ||
+    if (queue.contains(slot) != (r.state == RequestState::Waiting && !r.blocked) ||
         ages.contains(slot) != queue.contains(slot))
       return wrong(slot, "the queue does not have it, or has it wrongly");
     if ((holds || r.swapped) != blocks.alive(r.sequence))
@@ -189,7 +189,7 @@ Status Scheduler::check() const {
     if (r.computed >= r.known() && !r.inFlightRows)
       return wrong(slot, "it has no token left to run");
   }
-  if (unused != freeSlots.size() || running != runningSlots.size() || waiting != queue.size() ||
+  if (unused != freeSlots.size() || running != runningSlots.size() || waiting != this->waiting() ||
       swapped != swappedCount)
     return makeStatus(
         StatusCode::Internal,

@@ -103,7 +103,7 @@ public:
 
   uint32_t stepsInFlight() const { return uint32_t(flightCount); }
   uint32_t running() const { return uint32_t(runningSlots.size()); }
-  uint32_t waiting() const { return queue.size(); }
+  uint32_t waiting() const { return queue.size() + blockedWaiters; }
   bool idle() const { return !running() && !waiting() && !flightCount; }
   bool alive(RequestHandle handle) const {
     return handle.slot < requests.size() && requests[handle.slot].generation == handle.generation &&
@@ -153,6 +153,7 @@ private:
   void unlink(uint32_t slot);
   uint64_t keyOf(const Request &request) const;
   void enqueue(uint32_t slot);
+  void offer(uint32_t slot);
   void dequeue(uint32_t slot);
   void forgetPages(Request &request);
   void leaveRunning(uint32_t slot);
@@ -220,7 +221,7 @@ private:
   IndexedHeap deadlines;                            ///< of all that have one
   std::array<uint32_t, kPriorities> oldest, newest; ///< unfinished, of each class
   uint64_t arrivals = 0, launched = 0;
-  uint32_t refreshAt = 0, swappedCount = 0;
+  uint32_t refreshAt = 0, swappedCount = 0, blockedWaiters = 0;
   uint32_t gaugeGroup = 0; ///< whose pages the gauges show: the first that keeps all
 
   StepWriter writer;
