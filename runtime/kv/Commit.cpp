@@ -134,12 +134,18 @@ void BlockManager::adoptDuplicates(uint32_t slot) {
 
 // ---- Windows
 
-/// Pages that no query at or behind the committed length may see, the tail first.
+/// Position of the oldest query of any unfinished or future step, which is the
+/// committed length; pages that the next row still moves tokens into stay, too.
+uint32_t BlockManager::oldestQuery(const Sequence &s) {
+  if (mutant(Mutant::WindowByBound))
+    return s.bound;
+  return s.committed - s.unsettled + mutant(Mutant::WindowOffByOne);
+}
+
+/// Pages that no query at or behind the oldest may see, the tail first.
 void BlockManager::releaseUnseen(uint32_t slot) {
   Sequence &s = sequences[slot];
-  uint32_t oldest = mutant(Mutant::WindowByBound)    ? s.bound
-                    : mutant(Mutant::WindowOffByOne) ? s.committed + 1
-                                                     : s.committed;
+  uint32_t oldest = oldestQuery(s);
   for (uint32_t g = 0; g < groups(); ++g) {
     const GroupSpec &group = config.groups[g];
     if (group.keepsAll())

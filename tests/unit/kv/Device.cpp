@@ -168,11 +168,12 @@ void Device::submit(const StepTables &tables, std::deque<RowWork> rows) {
                 .pages = {tables.pages.begin(), tables.pages.end()},
                 .copies = {tables.copies.begin(), tables.copies.end()},
                 .waits = {tables.waits.begin(), tables.waits.end()},
-                .freed = {tables.freed.begin(), tables.freed.end()},
                 .rows = std::move(rows)};
   if (tables.baseVersion != version || tables.version != version + 1)
     fail(fmt::format("tables of version {} meet a change from {}", version, tables.baseVersion));
   version = tables.version;
+  for (const FreedPage &page : tables.freed) // nobody may count on it any more
+    std::fill_n(cells(memory, page.group, page.page), options.groups[page.group].pageBytes(), 0);
   steps.push_back(std::move(work));
 }
 
@@ -188,8 +189,6 @@ void Device::run(StepWork &work) {
   for (EventId event : work.waits)
     if (events.contains(event))
       runEvent(events[event]);
-  for (const FreedPage &page : work.freed) // nobody may count on it any more
-    std::fill_n(cells(memory, page.group, page.page), options.groups[page.group].pageBytes(), 0);
   for (const TableDelta &delta : work.deltas) {
     std::vector<PageId> &table = tables[delta.group][delta.tableSlot];
     if (delta.clear)

@@ -57,7 +57,6 @@ struct StepWork {
   std::vector<PageId> pages;
   std::vector<PageCopy> copies;
   std::vector<EventId> waits;
-  std::vector<FreedPage> freed;
   std::deque<RowWork> rows;
   bool ran = false;
 };
