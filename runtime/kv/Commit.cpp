@@ -25,7 +25,8 @@ Reply BlockManager::commit(SequenceId id, StepId step, std::span<const Token> to
     return Reply::WrongRow;
   if (tokens.size() > reserved || unsettled > tokens.size() || unsettled > config.maxDraft)
     return Reply::InvalidArgument;
-  s->bound -= reserved - static_cast<uint32_t>(tokens.size());
+  if (!mutant(Mutant::RollbackForgotten))
+    s->bound -= reserved - static_cast<uint32_t>(tokens.size());
   --s->rows;
   --rowsOfStep[step % ring];
   reserved = 0;
@@ -51,8 +52,12 @@ void BlockManager::commitTokens(uint32_t slot, std::span<const Token> tokens, ui
 void BlockManager::insertTokens(uint32_t slot, uint32_t had, std::span<const Token> tokens) {
   Sequence &s = sequences[slot];
   Token *tail = tails.data() + size_t{slot} * tailSize;
-  uint32_t have = had - s.blocks * block, settled = s.committed - s.unsettled;
   size_t used = 0;
+  if (mutant(Mutant::EarlyHash) && had < s.blocks * block) {
+    used = std::min<size_t>(tokens.size(), s.blocks * block - had);
+    had += static_cast<uint32_t>(used);
+  }
+  uint32_t have = had - s.blocks * block, settled = s.committed - s.unsettled;
   auto mayInsert = [&] { return (s.blocks + 1) * block <= settled; };
   while (true) {
     size_t left = tokens.size() - used;

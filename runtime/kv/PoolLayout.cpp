@@ -43,8 +43,8 @@ uint64_t chooseSlab(std::span<const GroupSpec> groups, uint64_t budgetBytes, uin
        pages <= kMostPages && pages * largest <= budgetBytes && share < kWantedShare; ++pages) {
     uint64_t bytes = pages * largest;
     share = worstShare(groups, budgetBytes, bytes);
-    double value = share - static_cast<double>(groups.size() * bytes) /
-                               (2 * static_cast<double>(budgetBytes));
+    double value =
+        share - static_cast<double>(groups.size() * bytes) / (2 * static_cast<double>(budgetBytes));
     if (share > 0 && value > bestValue) {
       best = bytes;
       bestValue = value;

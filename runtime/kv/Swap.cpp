@@ -89,8 +89,8 @@ void BlockManager::exchangeTier(CopyJob::Kind kind, const CopyJob::Item &item) {
 bool BlockManager::contentIsComing(uint32_t slot) const {
   SequenceId id{slot, sequences[slot].generation};
   return std::ranges::any_of(copies, [&](const Copy &copy) { return copy.slot == slot; }) ||
-         std::ranges::any_of(
-             jobs, [&](const CopyJob &job) { return job.active && job.sequence == id; });
+         std::ranges::any_of(jobs,
+                             [&](const CopyJob &job) { return job.active && job.sequence == id; });
 }
 
 Reply BlockManager::swapOut(SequenceId id) {

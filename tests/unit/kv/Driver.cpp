@@ -178,15 +178,15 @@ void Driver::newPrompt() {
     tokens.push_back(random.below(3));
   tokens.resize(std::min<size_t>(tokens.size(), options.maxTokens));
   client->key.model = "m";
-  client->key.weightVersion = weightVersion;
+  client->weights = weights;
   if (random.oneIn(3))
     client->key.adapter = random.oneIn(2) ? "a" : "b";
   if (random.oneIn(8))
     client->key.salt = "s";
   if (random.oneIn(6)) {
     uint32_t begin = random.below(static_cast<uint32_t>(tokens.size()));
-    uint32_t end = std::min<uint32_t>(begin + random.between(1, 9),
-                                      static_cast<uint32_t>(tokens.size()));
+    uint32_t end =
+        std::min<uint32_t>(begin + random.between(1, 9), static_cast<uint32_t>(tokens.size()));
     client->media.push_back({begin, end, random.oneIn(2) ? "cat" : "dog"});
   }
   client->tokens = tokens;
@@ -224,10 +224,9 @@ void Driver::admit() {
   };
   before = fingerprint();
   Admission admission = manager->admit(*next.prompt, random.between(1, 17));
-  say("admit {} tokens: {} slot {} hit {} ({} partial, {} from host), {} new",
-      next.client->prompt, toString(admission.reply), admission.sequence.slot,
-      admission.hit.tokens, admission.hit.partialTokens, admission.hit.hostPages,
-      admission.newTokens);
+  say("admit {} tokens: {} slot {} hit {} ({} partial, {} from host), {} new", next.client->prompt,
+      toString(admission.reply), admission.sequence.slot, admission.hit.tokens,
+      admission.hit.partialTokens, admission.hit.hostPages, admission.newTokens);
   if (admission.reply != Reply::Ok) {
     ++lacks;
     expect(fingerprint() == before, "a refused admission changed something");
@@ -261,8 +260,7 @@ void Driver::reserve() {
     return;
   for (const RowWork &row : rows)
     if (row.client == client) {
-      expect(manager->reserve(client->id, 1) == Reply::WrongRow ||
-                 manager->swappedOut(client->id),
+      expect(manager->reserve(client->id, 1) == Reply::WrongRow || manager->swappedOut(client->id),
              "a second row in a step");
       return;
     }
@@ -277,8 +275,8 @@ void Driver::reserve() {
   row.tree = !row.prefill && random.oneIn(3);
   row.accept = random.below(row.slots);
   Reply reply = manager->reserve(client->id, row.slots);
-  say("reserve slot {}: {} tokens{}{}, {}", row.id.slot, row.slots, row.prefill ? " of the prompt" : "",
-      row.tree ? " as a tree" : "", toString(reply));
+  say("reserve slot {}: {} tokens{}{}, {}", row.id.slot, row.slots,
+      row.prefill ? " of the prompt" : "", row.tree ? " as a tree" : "", toString(reply));
   if (reply == Reply::TooLong || reply == Reply::PermanentLack)
     return end(static_cast<size_t>(std::ranges::find(clients, client) - clients.begin()));
   if (reply != Reply::Ok) {
@@ -330,8 +328,8 @@ void Driver::complete() {
 
 void Driver::commitRow(RowWork &row, StepId step) {
   Reply reply = manager->commit(row.id, step, row.committed, row.unsettled);
-  bool lives = std::ranges::find(clients, row.id, [](const auto &c) { return c->id; }) !=
-               clients.end();
+  bool lives =
+      std::ranges::find(clients, row.id, [](const auto &c) { return c->id; }) != clients.end();
   lateRows += !lives;
   expect(reply == (lives ? Reply::Ok : Reply::UnknownSequence), "commit");
 }
@@ -495,7 +493,7 @@ void Driver::rare() {
   case 0:
     if (random.oneIn(6)) {
       say("reset");
-      ++weightVersion;
+      ++weights;
       waiting.clear();
       manager->resetCache();
     }

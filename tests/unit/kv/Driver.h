@@ -117,7 +117,7 @@ private:
   std::vector<std::vector<Token>> library; ///< token lists to make prompts of
   std::deque<RowWork> rows;                ///< of the open step
   std::deque<StepId> unfinished;
-  uint64_t weightVersion = 0;
+  uint64_t weights = 0; ///< content computed with others is of no use
 };
 
 /// A small random set of options: layer groups, pool, steps in flight.
