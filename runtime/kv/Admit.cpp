@@ -76,6 +76,8 @@ void BlockManager::pinHit(const Prompt &prompt, const PrefixCache::Hit &hit, Dem
   loads.clear();
   forEachHitPage(hit, [&](uint32_t g, uint32_t page, bool partial) {
     PageRef ref = prefix->pageOf(prompt, hit, g, page);
+    if (mutant(Mutant::WindowHitBeforeCap) && ref.empty())
+      ref = PageRef::device(0);
     if (ref.onHost()) {
       uint32_t index = prefix->blockOf(g, page);
       loads.push_back({g, page, ref.frame(),
@@ -168,6 +170,11 @@ Admission BlockManager::admit(Prompt &prompt, uint32_t newTokens) {
   appendPages(slot, hit.tokens + result.newTokens);
   addRow(slot, result.newTokens);
   updateRelease(slot);
+  if (mutant(Mutant::EarlyHash) && sequences[slot].node != kNoNode) {
+    sequences[slot].committed += result.newTokens;
+    insertTokens(slot, hit.tokens, prompt.ids.subspan(hit.tokens, result.newTokens));
+    sequences[slot].committed -= result.newTokens;
+  }
   ++count.admitted;
   count.queriedTokens += prompt.size();
   count.hitTokens += hit.tokens;

@@ -173,7 +173,10 @@ const StepTables &BlockManager::closeStep() {
     std::swap(waits, waitsOut);
   waits.clear();
   freedOut.clear();
-  std::swap(freed, freedOut);
+  for (const FreedPage &page : freed)
+    if (pages->isFree(page.group, page.page))
+      freedOut.push_back(page);
+  freed.clear();
   tablesOut = {.step = open,
                .baseVersion = version,
                .version = version + 1,

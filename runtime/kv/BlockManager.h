@@ -102,7 +102,7 @@ public:
 
   /// A second sequence with the same committed tokens. Full pages are shared, the
   /// last partial one is copied before the first write. InFlight while the parent
-  /// has unfinished rows.
+  /// has unfinished rows, or a copy that brings its content has not run.
   Reply fork(SequenceId parent, SequenceId &child);
   /// Ends a sequence: finished, aborted or preempted for recompute. A row that it
   /// has in the open step is taken back; unfinished ones keep its pages pending.
@@ -111,8 +111,9 @@ public:
 
   // ---- Swap
 
-  /// To host memory, after its last unfinished step; the device pages are free when
-  /// the copy is done. Commits of those steps must come before.
+  /// To host memory; the device pages are free when the copy is done. A row in the
+  /// open step is taken back. InFlight while unfinished steps have rows of it, or a
+  /// copy that brings its content has not run.
   Reply swapOut(SequenceId sequence);
   /// Back, into new pages (or into cached ones that still have the content); the
   /// next closed step waits for the copy.
@@ -296,6 +297,7 @@ private:
   void attachBlock(uint32_t slot, uint32_t index, NodeId node);
   void adoptDuplicates(uint32_t slot);
   void stopInserting(uint32_t slot);
+  static uint32_t oldestQuery(const Sequence &s);
   void releaseUnseen(uint32_t slot);
   void updateRelease(uint32_t slot);
   void releasePages(uint32_t slot, StepId last);
@@ -306,6 +308,7 @@ private:
   void startJob(CopyJob &job);
   void finishJob(CopyJob &job);
   void exchangeTier(CopyJob::Kind kind, const CopyJob::Item &item);
+  bool contentIsComing(uint32_t slot) const;
   void dropEmptyPages(uint32_t slot);
   void dropHostPages(uint32_t slot);
   Frame cachedAt(uint32_t group, uint32_t page, NodeId node) const;

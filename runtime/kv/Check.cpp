@@ -93,12 +93,12 @@ Status BlockManager::checkSequences() const {
     for (uint32_t g = 0; g < groups(); ++g) {
       const GroupSpec &group = config.groups[g];
       const Table &t = table(slot, g);
-      uint64_t first = group.firstKey(s.committed) / group.pageSize;
+      uint64_t first = group.firstKey(s.committed - s.unsettled) / group.pageSize;
       if (t.size < group.pagesFor(s.bound) || t.first > first)
         return broken("slot {} group {} has pages {} to {}; tokens up to {} may be written and "
                       "keys from page {} on are visible",
                       slot, g, t.first, t.size, s.bound, first);
-      if (t.first < std::min<uint64_t>(first, t.size))
+      if (std::max(t.first, sinkPages(g)) < std::min<uint64_t>(first, t.size))
         return broken("slot {} group {} still holds page {}; nothing before page {} is visible",
                       slot, g, t.first, first);
     }

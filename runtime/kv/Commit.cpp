@@ -25,7 +25,8 @@ Reply BlockManager::commit(SequenceId id, StepId step, std::span<const Token> to
     return Reply::WrongRow;
   if (tokens.size() > reserved || unsettled > tokens.size() || unsettled > config.maxDraft)
     return Reply::InvalidArgument;
-  s->bound -= reserved - static_cast<uint32_t>(tokens.size());
+  if (!mutant(Mutant::RollbackForgotten))
+    s->bound -= reserved - static_cast<uint32_t>(tokens.size());
   --s->rows;
   --rowsOfStep[step % ring];
   reserved = 0;
@@ -51,8 +52,12 @@ void BlockManager::commitTokens(uint32_t slot, std::span<const Token> tokens, ui
 void BlockManager::insertTokens(uint32_t slot, uint32_t had, std::span<const Token> tokens) {
   Sequence &s = sequences[slot];
   Token *tail = tails.data() + size_t{slot} * tailSize;
-  uint32_t have = had - s.blocks * block, settled = s.committed - s.unsettled;
   size_t used = 0;
+  if (mutant(Mutant::EarlyHash) && had < s.blocks * block) {
+    used = std::min<size_t>(tokens.size(), s.blocks * block - had);
+    had += static_cast<uint32_t>(used);
+  }
+  uint32_t have = had - s.blocks * block, settled = s.committed - s.unsettled;
   auto mayInsert = [&] { return (s.blocks + 1) * block <= settled; };
   while (true) {
     size_t left = tokens.size() - used;
@@ -134,12 +139,18 @@ void BlockManager::adoptDuplicates(uint32_t slot) {
 
 // ---- Windows
 
-/// Pages that no query at or behind the committed length may see, the tail first.
+/// Position of the oldest query of any unfinished or future step, which is the
+/// committed length; pages that the next row still moves tokens into stay, too.
+uint32_t BlockManager::oldestQuery(const Sequence &s) {
+  if (mutant(Mutant::WindowByBound))
+    return s.bound;
+  return s.committed - s.unsettled + mutant(Mutant::WindowOffByOne);
+}
+
+/// Pages that no query at or behind the oldest may see, the tail first.
 void BlockManager::releaseUnseen(uint32_t slot) {
   Sequence &s = sequences[slot];
-  uint32_t oldest = mutant(Mutant::WindowByBound)    ? s.bound
-                    : mutant(Mutant::WindowOffByOne) ? s.committed + 1
-                                                     : s.committed;
+  uint32_t oldest = oldestQuery(s);
   for (uint32_t g = 0; g < groups(); ++g) {
     const GroupSpec &group = config.groups[g];
     if (group.keepsAll())

@@ -12,7 +12,8 @@ Reply BlockManager::fork(SequenceId parentId, SequenceId &child) {
     return Reply::UnknownSequence;
   if (parent->phase != Phase::Running)
     return Reply::SwappedOut;
-  if (parent->rows > 0 || parent->unsettled > 0 || parent->transfer != kNoSlot)
+  if (parent->rows > 0 || parent->unsettled > 0 || parent->transfer != kNoSlot ||
+      contentIsComing(parentId.slot))
     return Reply::InFlight;
   if (freeSlots.empty())
     return Reply::NoTableSlot;

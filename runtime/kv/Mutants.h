@@ -12,7 +12,7 @@ enum class Mutant : uint8_t {
   LeakedReference,    ///< finish forgets a page
   DoubleFree,         ///< finish releases a page twice
   EarlyHash,          ///< pages are hashed when reserved
-  HashedDrafts,       ///< rejected drafts enter the cache
+  RollbackForgotten,  ///< rejected drafts still count in the bound
   UnpinnedHit,        ///< hit pages stay evictable
   LateFree,           ///< pending pages are never freed
   EarlyFree,          ///< pages of unfinished rows are freed at once

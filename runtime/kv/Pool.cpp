@@ -344,6 +344,14 @@ uint32_t Pool::available(uint32_t group) const {
          others * shape.pagesPerSlab[group];
 }
 
+bool Pool::isFree(uint32_t group, PageId page) const {
+  Frame f = shape.frameOf(group, page);
+  if (state(f) != PageState::Free)
+    return false;
+  return shape.equalPages || slab[f / shape.framesPerSlab].group == group ||
+         slab[f / shape.framesPerSlab].group == kMaxGroups;
+}
+
 uint64_t Pool::bytes() const { return frame.size() * sizeof(Info) + slab.size() * sizeof(Slab); }
 
 } // namespace llmopt::runtime::kv

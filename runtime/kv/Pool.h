@@ -129,6 +129,8 @@ public:
       if (!visit(f))
         return;
   }
+  /// Whether nobody has the bytes of this page of the group.
+  bool isFree(uint32_t group, PageId page) const;
   /// Set by the owner to hear of each page that became free, or null.
   std::vector<FreedPage> *freedPages = nullptr;
 

@@ -33,19 +33,22 @@ double worstShare(std::span<const GroupSpec> groups, uint64_t budgetBytes, uint6
   return worst;
 }
 
-/// The smallest slab with the wanted share, else the one with the best; 0 when the
-/// largest page does not fit.
+/// The slab of the best value: what the worst group can use, less half a slab for each
+/// group, which a group in need of one more page may leave unused. The first slab with
+/// the wanted share ends the search. 0 when the largest page does not fit.
 uint64_t chooseSlab(std::span<const GroupSpec> groups, uint64_t budgetBytes, uint64_t largest) {
   uint64_t best = 0;
-  double bestShare = 0;
-  for (uint64_t pages = 1; pages <= kMostPages && pages * largest <= budgetBytes; ++pages) {
-    double share = worstShare(groups, budgetBytes, pages * largest);
-    if (share > bestShare) {
-      best = pages * largest;
-      bestShare = share;
+  double bestValue = -1e9, share = 0;
+  for (uint64_t pages = 1;
+       pages <= kMostPages && pages * largest <= budgetBytes && share < kWantedShare; ++pages) {
+    uint64_t bytes = pages * largest;
+    share = worstShare(groups, budgetBytes, bytes);
+    double value =
+        share - static_cast<double>(groups.size() * bytes) / (2 * static_cast<double>(budgetBytes));
+    if (share > 0 && value > bestValue) {
+      best = bytes;
+      bestValue = value;
     }
-    if (bestShare >= kWantedShare)
-      break;
   }
   return best;
 }

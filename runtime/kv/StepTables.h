@@ -49,8 +49,8 @@ struct StepTables {
   std::span<const PageId> pages;
   std::span<const PageCopy> copies;
   std::span<const EventId> waits;
-  /// Pages whose release was committed since the step before (only with
-  /// `ManagerOptions::reportFrees`).
+  /// Pages that became free since the step before and still are (only with
+  /// `ManagerOptions::reportFrees`). No unfinished step reads them.
   std::span<const FreedPage> freed;
 };
 

@@ -85,6 +85,14 @@ void BlockManager::exchangeTier(CopyJob::Kind kind, const CopyJob::Item &item) {
 
 // ---- Whole sequences
 
+/// Whether a copy that has not run yet brings some of the sequence's content.
+bool BlockManager::contentIsComing(uint32_t slot) const {
+  SequenceId id{slot, sequences[slot].generation};
+  return std::ranges::any_of(copies, [&](const Copy &copy) { return copy.slot == slot; }) ||
+         std::ranges::any_of(jobs,
+                             [&](const CopyJob &job) { return job.active && job.sequence == id; });
+}
+
 Reply BlockManager::swapOut(SequenceId id) {
   Sequence *s = find(id);
   if (!s)
@@ -92,7 +100,7 @@ Reply BlockManager::swapOut(SequenceId id) {
   if (s->phase != Phase::Running)
     return Reply::SwappedOut;
   uint32_t openRow = open && row(id.slot, open) > 0 ? 1 : 0;
-  if (s->rows > openRow || s->transfer != kNoSlot)
+  if (s->rows > openRow || s->transfer != kNoSlot || contentIsComing(id.slot))
     return Reply::InFlight;
   if (!hostPages)
     return Reply::NoHostRoom;
@@ -103,7 +111,6 @@ Reply BlockManager::swapOut(SequenceId id) {
   if (!hostPages->feasible(demand))
     return Reply::NoHostRoom;
   takeBackRow(id.slot);
-  std::erase_if(copies, [&](const Copy &copy) { return copy.slot == id.slot; });
   dropEmptyPages(id.slot);
   hostPages->prepare(demand);
   CopyJob &job = newJob(CopyJob::Kind::SwapOut, id);

@@ -43,11 +43,11 @@ Reply BlockManager::reserveTransfer(SequenceId id, uint32_t tokens, TransferId &
     return Reply::InvalidArgument;
   if (tokens > config.maxTokens - s->bound)
     return Reply::TooLong;
-  bool shared = false;
+  // The last page has to be its own and complete before the peer writes behind it.
+  bool unready = contentIsComing(id.slot);
   for (uint32_t g = 0; g < groups(); ++g)
-    shared = shared || tailIsShared(id.slot, g);
-  // A shared page would have to be copied in a step before the peer writes.
-  if (shared)
+    unready = unready || tailIsShared(id.slot, g);
+  if (unready)
     return Reply::InFlight;
   Demand demand = growth(id.slot, tokens), all = demand;
   all += aside;
@@ -70,6 +70,8 @@ Reply BlockManager::sendTransfer(SequenceId id, TransferId &transferId) {
     return Reply::UnknownSequence;
   if (s->phase != Phase::Running)
     return Reply::SwappedOut;
+  if (contentIsComing(id.slot))
+    return Reply::InFlight;
   Transfer *transfer = nullptr;
   if (Reply reply = newTransfer(id, transferId, transfer); reply != Reply::Ok)
     return reply;

@@ -21,7 +21,7 @@ void Client::push(Token token) {
   Tag before = 1;
   for (char c : key.adapter + '/' + key.salt + '/' + key.model)
     before = nextTag(before, static_cast<unsigned char>(c));
-  before = nextTag(before, key.weightVersion);
+  before = nextTag(before, weights);
   uint64_t what = token;
   for (const MediaSpan &span : media)
     if (tokens.size() >= span.begin && tokens.size() < span.end)
@@ -78,7 +78,8 @@ void Device::writePage(uint32_t group, PageId page, uint32_t slot, Tag tag) {
 bool Device::pageHolds(uint32_t group, PageId page, uint32_t slot, Tag tag) const {
   const GroupSpec &spec = options.groups[group];
   uint64_t each = spec.pageBytes() / spec.pageSize;
-  const Tag *at = const_cast<Device *>(this)->cells(const_cast<Device *>(this)->memory, group, page);
+  const Tag *at =
+      const_cast<Device *>(this)->cells(const_cast<Device *>(this)->memory, group, page);
   for (uint64_t i = 0; i < each; ++i)
     if (at[slot * each + i] != nextTag(tag, group))
       return false;
@@ -168,11 +169,12 @@ void Device::submit(const StepTables &tables, std::deque<RowWork> rows) {
                 .pages = {tables.pages.begin(), tables.pages.end()},
                 .copies = {tables.copies.begin(), tables.copies.end()},
                 .waits = {tables.waits.begin(), tables.waits.end()},
-                .freed = {tables.freed.begin(), tables.freed.end()},
                 .rows = std::move(rows)};
   if (tables.baseVersion != version || tables.version != version + 1)
     fail(fmt::format("tables of version {} meet a change from {}", version, tables.baseVersion));
   version = tables.version;
+  for (const FreedPage &page : tables.freed) // nobody may count on it any more
+    std::fill_n(cells(memory, page.group, page.page), options.groups[page.group].pageBytes(), 0);
   steps.push_back(std::move(work));
 }
 
@@ -188,8 +190,6 @@ void Device::run(StepWork &work) {
   for (EventId event : work.waits)
     if (events.contains(event))
       runEvent(events[event]);
-  for (const FreedPage &page : work.freed) // nobody may count on it any more
-    std::fill_n(cells(memory, page.group, page.page), options.groups[page.group].pageBytes(), 0);
   for (const TableDelta &delta : work.deltas) {
     std::vector<PageId> &table = tables[delta.group][delta.tableSlot];
     if (delta.clear)
@@ -246,9 +246,7 @@ void Device::runRow(RowWork &row) {
   client->push(static_cast<Token>(client->tags.back() % 3));
 }
 
-StepWork &Device::stepOf(StepId step) {
-  return *std::ranges::find(steps, step, &StepWork::step);
-}
+StepWork &Device::stepOf(StepId step) { return *std::ranges::find(steps, step, &StepWork::step); }
 
 void Device::retire(StepId step) {
   std::erase_if(steps, [step](const StepWork &work) { return work.step == step; });

@@ -26,6 +26,7 @@ Tag nextTag(Tag before, uint64_t token);
 struct Client {
   SequenceId id;
   CacheKey key;
+  uint64_t weights = 0; ///< that compute its content
   std::vector<MediaSpan> media;
   std::vector<Token> tokens; ///< prompt, then what was generated
   std::vector<Tag> tags;     ///< of tokens
@@ -57,7 +58,6 @@ struct StepWork {
   std::vector<PageId> pages;
   std::vector<PageCopy> copies;
   std::vector<EventId> waits;
-  std::vector<FreedPage> freed;
   std::deque<RowWork> rows;
   bool ran = false;
 };

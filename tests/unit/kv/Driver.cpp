@@ -113,7 +113,7 @@ std::shared_ptr<Client> Driver::pick() {
 }
 
 void Driver::callSomething() {
-  switch (random.below(20)) {
+  switch (random.below(22)) {
   case 0:
   case 1:
     return newPrompt();
@@ -142,6 +142,13 @@ void Driver::callSomething() {
     return swap();
   case 18:
     return transfer();
+  case 19:
+    device.runCopy();
+    return manager->poll();
+  case 20:
+    say("demote");
+    demoted += manager->demote(random.between(1, 6));
+    return;
   default:
     return rare();
   }
@@ -171,15 +178,15 @@ void Driver::newPrompt() {
     tokens.push_back(random.below(3));
   tokens.resize(std::min<size_t>(tokens.size(), options.maxTokens));
   client->key.model = "m";
-  client->key.weightVersion = weightVersion;
+  client->weights = weights;
   if (random.oneIn(3))
     client->key.adapter = random.oneIn(2) ? "a" : "b";
   if (random.oneIn(8))
     client->key.salt = "s";
   if (random.oneIn(6)) {
     uint32_t begin = random.below(static_cast<uint32_t>(tokens.size()));
-    uint32_t end = std::min<uint32_t>(begin + random.between(1, 9),
-                                      static_cast<uint32_t>(tokens.size()));
+    uint32_t end =
+        std::min<uint32_t>(begin + random.between(1, 9), static_cast<uint32_t>(tokens.size()));
     client->media.push_back({begin, end, random.oneIn(2) ? "cat" : "dog"});
   }
   client->tokens = tokens;
@@ -217,6 +224,9 @@ void Driver::admit() {
   };
   before = fingerprint();
   Admission admission = manager->admit(*next.prompt, random.between(1, 17));
+  say("admit {} tokens: {} slot {} hit {} ({} partial, {} from host), {} new", next.client->prompt,
+      toString(admission.reply), admission.sequence.slot, admission.hit.tokens,
+      admission.hit.partialTokens, admission.hit.hostPages, admission.newTokens);
   if (admission.reply != Reply::Ok) {
     ++lacks;
     expect(fingerprint() == before, "a refused admission changed something");
@@ -250,8 +260,7 @@ void Driver::reserve() {
     return;
   for (const RowWork &row : rows)
     if (row.client == client) {
-      expect(manager->reserve(client->id, 1) == Reply::WrongRow ||
-                 manager->swappedOut(client->id),
+      expect(manager->reserve(client->id, 1) == Reply::WrongRow || manager->swappedOut(client->id),
              "a second row in a step");
       return;
     }
@@ -266,6 +275,8 @@ void Driver::reserve() {
   row.tree = !row.prefill && random.oneIn(3);
   row.accept = random.below(row.slots);
   Reply reply = manager->reserve(client->id, row.slots);
+  say("reserve slot {}: {} tokens{}{}, {}", row.id.slot, row.slots,
+      row.prefill ? " of the prompt" : "", row.tree ? " as a tree" : "", toString(reply));
   if (reply == Reply::TooLong || reply == Reply::PermanentLack)
     return end(static_cast<size_t>(std::ranges::find(clients, client) - clients.begin()));
   if (reply != Reply::Ok) {
@@ -281,6 +292,8 @@ void Driver::close() {
   if (!manager->currentStep())
     return;
   const StepTables &tables = manager->closeStep();
+  say("close step {}: {} deltas, {} copies, {} waits", tables.step, tables.deltas.size(),
+      tables.copies.size(), tables.waits.size());
   unfinished.push_back(tables.step);
   device.submit(tables, std::move(rows));
   rows.clear();
@@ -295,6 +308,7 @@ void Driver::complete() {
   device.runSteps(step);
   StepWork &work = device.stepOf(step);
   bool failed = random.oneIn(60);
+  say("complete step {}{}", step, failed ? ", which failed" : "");
   std::vector<SequenceId> ids;
   for (RowWork &row : work.rows) {
     ids.push_back(row.id);
@@ -314,8 +328,8 @@ void Driver::complete() {
 
 void Driver::commitRow(RowWork &row, StepId step) {
   Reply reply = manager->commit(row.id, step, row.committed, row.unsettled);
-  bool lives = std::ranges::find(clients, row.id, [](const auto &c) { return c->id; }) !=
-               clients.end();
+  bool lives =
+      std::ranges::find(clients, row.id, [](const auto &c) { return c->id; }) != clients.end();
   lateRows += !lives;
   expect(reply == (lives ? Reply::Ok : Reply::UnknownSequence), "commit");
 }
@@ -329,6 +343,7 @@ void Driver::end(size_t index) {
       if (row.id == client->id)
         last = step;
   Reply reply = manager->finish(client->id);
+  say("finish slot {}, last step {}", client->id.slot, last);
   expect(reply == Reply::Ok, "finish");
   expect(manager->finish(client->id) == Reply::UnknownSequence, "finish twice");
   std::erase_if(rows, [&](const RowWork &row) { return row.client == client; });
@@ -356,6 +371,7 @@ void Driver::fork() {
     return;
   }
   expect(rowsBefore == 0, "fork of a sequence with rows");
+  say("fork slot {} to slot {}", parent->id.slot, child->id.slot);
   // A child of its own: what it generates differs from its parent's.
   if (child->computed < child->tokens.size() && child->computed >= child->prompt) {
     child->tokens.resize(child->computed);
@@ -369,10 +385,14 @@ void Driver::fork() {
 
 void Driver::swap() {
   std::shared_ptr<Client> client = pick();
+  for (const std::shared_ptr<Client> &other : clients)
+    if (manager->swappedOut(other->id) && !random.oneIn(3))
+      client = other;
   if (!client)
     return;
   if (!manager->swappedOut(client->id)) {
     Reply reply = manager->swapOut(client->id);
+    say("swap out slot {}: {}", client->id.slot, toString(reply));
     if (reply != Reply::Ok)
       return;
     for (const RowWork &row : rows)
@@ -380,7 +400,8 @@ void Driver::swap() {
         client->scheduled -= row.slots;
     std::erase_if(rows, [&](const RowWork &row) { return row.client == client; });
   } else {
-    manager->swapIn(client->id);
+    [[maybe_unused]] Reply reply = manager->swapIn(client->id);
+    say("swap in slot {}: {}", client->id.slot, toString(reply));
   }
 }
 
@@ -408,6 +429,7 @@ void Driver::transfer() {
       return;
     // The peer knows the pages from the tables of the next step.
   }
+  say("transfer of slot {}, {} tokens", client->id.slot, incoming.tokens);
   transfers.push_back(incoming);
 }
 
@@ -460,6 +482,7 @@ void Driver::endTransfer(size_t index) {
         device.writePage(page.first, page.second, 0, 4711);
     reply = manager->endTransfer(incoming.id);
   }
+  say("end of a transfer of slot {}", client.id.slot);
   expect(reply == Reply::Ok, "end of a transfer");
   expect(manager->endTransfer(incoming.id) == Reply::UnknownSequence, "a late note");
   transfers.erase(transfers.begin() + static_cast<std::ptrdiff_t>(index));
@@ -469,19 +492,11 @@ void Driver::rare() {
   switch (random.below(16)) {
   case 0:
     if (random.oneIn(6)) {
-      ++weightVersion;
+      say("reset");
+      ++weights;
       waiting.clear();
       manager->resetCache();
     }
-    return;
-  case 1:
-    manager->demote(random.between(1, 6));
-    return;
-  case 2:
-  case 3:
-  case 4:
-    device.runCopy();
-    manager->poll();
     return;
   case 5:
     if (manager->currentStep() && random.oneIn(3)) {

@@ -61,7 +61,9 @@ public:
 
   std::string error;
   std::unique_ptr<BlockManager> manager;
-  uint64_t calls = 0, lacks = 0, partialHits = 0, hostHits = 0, lateRows = 0;
+  uint64_t calls = 0, lacks = 0, partialHits = 0, hostHits = 0, lateRows = 0, demoted = 0;
+  /// With it on, each call writes a line to stderr: how a failing seed is looked at.
+  bool talk = false;
   /// The manager's own check runs after each of so many calls.
   uint32_t checkEvery = 1;
 
@@ -95,6 +97,10 @@ private:
   void rare();
   void fail(const std::string &what);
   void verify();
+  template <typename... Args> void say(fmt::format_string<Args...> format, Args &&...args) {
+    if (talk)
+      fmt::print(stderr, "{}: {}\n", calls, fmt::format(format, std::forward<Args>(args)...));
+  }
   void expect(bool ok, const std::string &what) {
     if (!ok)
       fail(what);
@@ -111,7 +117,7 @@ private:
   std::vector<std::vector<Token>> library; ///< token lists to make prompts of
   std::deque<RowWork> rows;                ///< of the open step
   std::deque<StepId> unfinished;
-  uint64_t weightVersion = 0;
+  uint64_t weights = 0; ///< content computed with others is of no use
 };
 
 /// A small random set of options: layer groups, pool, steps in flight.
