@@ -35,6 +35,7 @@ Status SimExecutor::restore(std::span<const uint8_t> snapshot) {
   StatusOr<StepInput> input = StepInput::parse(snapshot);
   if (!input)
     return input.status();
+  std::fill(lengths.begin(), lengths.end(), kUnknown);
   return mirror.apply(*input);
 }
 
@@ -53,7 +54,7 @@ StatusOr<SimExecutor::RowState> SimExecutor::baseOf(const StepInput &input,
                         input.header().stepId, row.predecessorRow, row.predecessorStep);
     base = before->rows[row.predecessorRow];
   }
-  bool continues = row.phase != step::Phase::Prefill;
+  bool continues = row.phase != step::Phase::Prefill && lengths[row.tableSlot] != kUnknown;
   if ((continues && lengths[row.tableSlot] != base.length) || base.length < row.baseLength ||
       base.length + row.tokenCount > row.lengthBound)
     return makeStatus(StatusCode::Internal,

@@ -51,6 +51,8 @@ private:
   uint32_t accept(const StepInput &input, const step::Row &row, uint32_t position,
                   uint32_t &unsettled) const;
 
+  static constexpr uint32_t kUnknown = UINT32_MAX; ///< after a snapshot, which has no lengths
+
   SimOptions options;
   StepCost cost;
   TokenSource &source;

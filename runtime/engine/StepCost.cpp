@@ -33,7 +33,13 @@ void visible(const kv::GroupSpec &group, uint64_t before, uint64_t queries, doub
     double w = group.window;
     // The first queries of a sequence see less than a whole window.
     double partial = std::clamp(w - b - 1, 0.0, n);
-    pairs = partial * b + partial * (partial + 1) / 2 + (n - partial) * w + n * sink;
+    pairs = partial * b + partial * (partial + 1) / 2 + (n - partial) * w;
+    // Of the sink, a query sees what lies before its window: min(sink, position + 1 - w).
+    auto sinkPairs = [s = double(group.sink)](double most) {
+      double rising = std::clamp(most, 0.0, s);
+      return rising * (rising + 1) / 2 + std::max(most - s, 0.0) * s;
+    };
+    pairs += sinkPairs(b + n - w) - sinkPairs(b - w);
     return;
   }
   pairs = 0;
