@@ -317,7 +317,7 @@ private:
   // Transfer.
   Transfer *find(TransferId id);
   Reply newTransfer(SequenceId sequence, TransferId &id, Transfer *&result);
-  void pinPages(Transfer &transfer, uint32_t begin);
+  void pinPages(Transfer &transfer, uint32_t begin, uint32_t end);
   void closeTransfer(Transfer &transfer);
   void abandonTransfer(uint32_t slot);
 

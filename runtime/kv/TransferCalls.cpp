@@ -76,14 +76,15 @@ Reply BlockManager::sendTransfer(SequenceId id, TransferId &transferId) {
   if (Reply reply = newTransfer(id, transferId, transfer); reply != Reply::Ok)
     return reply;
   transfer->send = true;
-  pinPages(*transfer, 0);
+  pinPages(*transfer, 0, s->committed);
   return Reply::Ok;
 }
 
-/// The sequence's pages that hold keys from `begin` on become the transfer's too.
-void BlockManager::pinPages(Transfer &transfer, uint32_t begin) {
+/// The sequence's pages with keys of [begin, end) become the transfer's too.
+void BlockManager::pinPages(Transfer &transfer, uint32_t begin, uint32_t end) {
   forEachPage(transfer.sequence.slot, [&](uint32_t g, uint32_t page, Frame f) {
-    if ((page + 1) * config.groups[g].pageSize <= begin)
+    uint32_t size = config.groups[g].pageSize;
+    if ((page + 1) * size <= begin || page * size >= end)
       return;
     pages->addRef(f);
     bool mark = pages->state(f) == PageState::Used;
@@ -101,7 +102,8 @@ Reply BlockManager::startTransfer(TransferId id) {
     return Reply::WrongRow;
   transfer->phase = Transfer::Phase::Started;
   if (!transfer->send)
-    pinPages(*transfer, sequences[transfer->sequence.slot].committed);
+    pinPages(*transfer, sequences[transfer->sequence.slot].committed,
+             sequences[transfer->sequence.slot].bound);
   return Reply::Ok;
 }
 

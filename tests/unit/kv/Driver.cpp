@@ -405,6 +405,17 @@ void Driver::swap() {
   }
 }
 
+/// Pages of the client that hold keys of [begin, end).
+std::set<Model::Page> Driver::pagesWith(const Client &client, uint32_t begin, uint32_t end) const {
+  std::set<Model::Page> pages;
+  for (uint32_t g = 0; g < options.groups.size(); ++g)
+    for (uint32_t key = begin; key < end; ++key)
+      if (PageId page = manager->pageAt(client.id, g, key / options.groups[g].pageSize);
+          page != kNoPage)
+        pages.insert({g, page});
+  return pages;
+}
+
 void Driver::transfer() {
   if (!transfers.empty() && !random.oneIn(3))
     return endTransfer(random.below(static_cast<uint32_t>(transfers.size())));
@@ -415,10 +426,9 @@ void Driver::transfer() {
   incoming.client = client;
   incoming.send = random.oneIn(2);
   if (incoming.send) {
-    std::set<Model::Page> pages = Model::pagesOf(*manager, client->id);
     if (manager->sendTransfer(client->id, incoming.id) != Reply::Ok)
       return;
-    incoming.pages = pages;
+    incoming.pages = pagesWith(*client, 0, manager->committedTokens(client->id));
     incoming.started = true;
     expect(manager->startTransfer(incoming.id) == Reply::Ok, "start of a transfer");
   } else {
@@ -443,14 +453,9 @@ void Driver::endTransfer(size_t index) {
       transfers.erase(transfers.begin() + static_cast<std::ptrdiff_t>(index));
       return;
     }
-    std::set<Model::Page> all = Model::pagesOf(*manager, incoming.client->id);
     expect(manager->startTransfer(incoming.id) == Reply::Ok, "start of a transfer");
-    uint32_t begin = manager->committedTokens(incoming.client->id);
-    for (uint32_t g = 0; g < options.groups.size(); ++g)
-      for (uint32_t i = begin / options.groups[g].pageSize;
-           i < manager->tableSize(incoming.client->id, g); ++i)
-        if (PageId page = manager->pageAt(incoming.client->id, g, i); page != kNoPage)
-          incoming.pages.insert({g, page});
+    incoming.pages = pagesWith(*incoming.client, manager->committedTokens(incoming.client->id),
+                               manager->boundTokens(incoming.client->id));
     incoming.started = true;
     return;
   }

@@ -92,6 +92,7 @@ private:
   void endRandom();
   void fork();
   void swap();
+  std::set<Model::Page> pagesWith(const Client &client, uint32_t begin, uint32_t end) const;
   void transfer();
   void endTransfer(size_t index);
   void rare();

@@ -1,6 +1,7 @@
 // Each mistake of runtime/kv/Mutants.h, switched on, is noticed by random calls with
 // the checking device, the model and the manager's own check.
 #include "Driver.h"
+#include "Order.h"
 #include "runtime/kv/Mutants.h"
 
 #include <gtest/gtest.h>
@@ -38,9 +39,16 @@ class KvMutant : public testing::TestWithParam<int> {};
 
 TEST_P(KvMutant, IsNoticed) {
   std::string how;
+  if (static_cast<Mutant>(GetParam()) == Mutant::HeadsFirst) {
+    // Nothing wrong is served then, only less.
+    std::vector<uint32_t> right = hitsWhilePrefixIsEvicted();
+    activeMutant = Mutant::HeadsFirst;
+    EXPECT_NE(hitsWhilePrefixIsEvicted(), right);
+    activeMutant = Mutant::None;
+    return;
+  }
   uint64_t seed = noticedAt(static_cast<Mutant>(GetParam()), how);
   EXPECT_GT(seed, 0u) << "mutant " << GetParam() << " passes all checks";
-  std::printf("mutant %d: seed %lu: %s\n", GetParam(), seed, how.c_str());
 }
 
 INSTANTIATE_TEST_SUITE_P(All, KvMutant, testing::Range(1, static_cast<int>(Mutant::Count)));
