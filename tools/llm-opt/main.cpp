@@ -25,6 +25,8 @@ static constexpr Command commands[] = {
     {"env", "versions and the machine, for a bug report", cli::envCommand},
     {"fuzz", "random valid specs against the oracle", cli::fuzzCommand},
     {"import", "a Hugging Face config.json or an ONNX model to attn IR", cli::importCommand},
+    {"replay", "a request trace through scheduler, block manager and prefix cache",
+     cli::replayCommand},
 };
 
 /// Run `command` with argv[first], ... as its arguments.
