@@ -1,6 +1,7 @@
 // See Compile.h. A spec goes through attn-to-tile and tile-to-cpu in a module of its own;
 // the caller's IR is not touched.
 #include "codegen/compile/Compile.h"
+#include "codegen/compile/BuildId.h"
 #include "codegen/compile/ProgramFacts.h"
 #include "codegen/cpu/Passes.h"
 #include "passes/Passes.h"
@@ -129,7 +130,7 @@ std::string irOf(Operation *op) {
   return text;
 }
 
-/// Content key: canonical IR, target and exact options, compiler and ABI version.
+/// Content key: canonical IR, target and exact options, compiler and ABI versions.
 std::string keyOf(StringRef ir, const Schedule &schedule, const cpu::CpuTargetOptions &target) {
   llvm::SHA256 hash;
   auto add = [&](StringRef text) {
@@ -137,6 +138,7 @@ std::string keyOf(StringRef ir, const Schedule &schedule, const cpu::CpuTargetOp
     hash.update(StringRef("\0", 1));
   };
   add(ir);
+  add(std::to_string(schedule.rows.size()));
   for (int64_t rows : schedule.rows)
     add(std::to_string(rows));
   add(std::to_string(schedule.keys));
@@ -145,6 +147,7 @@ std::string keyOf(StringRef ir, const Schedule &schedule, const cpu::CpuTargetOp
   add(target.features);
   add(std::to_string(target.optLevel));
   add(LLVM_VERSION_STRING);
+  add(compilerBuildId());
   add(std::to_string(bundle::kAbiVersion));
   return llvm::toHex(hash.final(), /*LowerCase=*/true);
 }
@@ -184,6 +187,14 @@ std::vector<func::FuncOp> llmopt::specsOf(ModuleOp module) {
       specs.push_back(function);
   }
   return specs;
+}
+
+llvm::Expected<std::string> llmopt::specKey(func::FuncOp spec, const CompileOptions &options) {
+  FirstDiagnostic diagnostics(spec.getContext());
+  FailureOr<Signature> signature = Signature::of(spec);
+  if (failed(signature))
+    return diagnostics.take("this function is no spec");
+  return keyOf(irOf(spec), scheduleFor(*signature, options), options.cpu);
 }
 
 llvm::Expected<bundle::Program> llmopt::compileSpec(func::FuncOp spec,

@@ -30,6 +30,10 @@ void registerDialects(mlir::DialectRegistry &registry);
 /// All spec functions of a module: those that hold attn ops.
 std::vector<mlir::func::FuncOp> specsOf(mlir::ModuleOp module);
 
+/// The key that `compileSpec` gives its program, without compiling: 64 hexadecimal digits
+/// of all that decides the program's bytes.
+llvm::Expected<std::string> specKey(mlir::func::FuncOp spec, const CompileOptions &options);
+
 /// Compiles one spec function for the CPU. Diagnostics go to the context's handler; the
 /// error repeats the first of them.
 llvm::Expected<bundle::Program> compileSpec(mlir::func::FuncOp spec, const CompileOptions &options);

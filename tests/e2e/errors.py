@@ -86,7 +86,7 @@ def run_with(want, *options, **files):
     refuse(["run", "f.mlir", *inputs(**files), *options], "llm-opt run: " + want)
 
 
-run_with("--input q=FILE.npy is missing", q=None)
+run_with("the array 'q' is missing; the results have its shape", q=None)
 run_with("file 'junk.npy' is not a .npy file", q="junk.npy")
 run_with("file 'absent.npy': cannot open: No such file or directory", q="absent.npy")
 run_with("array 'q' has 3 extents and 3 strides; the program wants rank 4 with shape "
@@ -137,7 +137,7 @@ for page in (99, 2147483647, -1):
     refuse(["run", "paged.mlir", *options],
            f"llm-opt run: array 'block_table' gives page 1 of sequence 0 the id {page}; the pool "
            "has 3 pages, and a query may see this one")
-run_with("--output lse=l.npy: the spec has no result of that name; o and lse are results",
+run_with("the spec has no result 'lse'; o and lse are results",
          "--output", "lse=l.npy")
 refuse(["run", "absent.bundle"],
        "llm-opt run: file 'absent.bundle': cannot open: No such file or directory")
