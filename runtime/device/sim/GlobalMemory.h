@@ -55,7 +55,7 @@ private:
   struct Instance;
 
   std::vector<Buffer> sorted;
-  std::map<const void *, std::unique_ptr<Instance>> instances; ///< by the module's program
+  std::map<uint64_t, std::unique_ptr<Instance>> instances; ///< by the program's id
 };
 
 } // namespace llmopt::sim
