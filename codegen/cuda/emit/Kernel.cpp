@@ -90,7 +90,7 @@ LogicalResult Printer::block(Block &block) {
 LogicalResult Printer::operation(Operation *op) {
   w.place = op->getLoc();
   return llvm::TypeSwitch<Operation *, LogicalResult>(op)
-      .Case<func::ReturnOp, scf::YieldOp, scf::ConditionOp>([](auto) { return success(); })
+      .Case<func::ReturnOp, scf::YieldOp, scf::ConditionOp, tile::YieldOp>([](auto) { return success(); })
       .Case<scf::ForOp, scf::WhileOp, scf::IfOp, memref::LoadOp, memref::StoreOp, tile::MapOp,
             tile::ReduceOp, tile::LoadOp, tile::StoreOp, tile::StridedRowsOp, tile::PagedRowsOp,
             tile::CopyAsyncOp, tile::PutOp, tile::GetOp, tile::ConvertOp, tile::MmaOp,
