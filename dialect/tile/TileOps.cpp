@@ -61,6 +61,17 @@ LogicalResult LoadOp::verify() { return verifyTransfer(*this, /*toMemory=*/false
 LogicalResult StoreOp::verify() { return verifyTransfer(*this, /*toMemory=*/true); }
 LogicalResult StridedRowsOp::verify() { return verifyRows(*this, getRows().getType()); }
 
+LogicalResult PrefetchOp::verify() {
+  auto rows = cast<RankedTensorType>(getRows().getType());
+  if (failed(verifyTile(*this, "rows", rows)))
+    return failure();
+  if (rows.getDimSize(1) != 1)
+    return emitOpError() << "rows has type " << rows << "; row addresses have one column";
+  if (getColumns() < 1)
+    return emitOpError() << "columns is " << getColumns() << "; it must be 1 or more";
+  return success();
+}
+
 LogicalResult PagedRowsOp::verify() {
   if (!cast<MemRefType>(getTable().getType()).getElementType().isInteger(32))
     return emitOpError() << "table has type " << getTable().getType()

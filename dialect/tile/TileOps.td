@@ -80,6 +80,21 @@ def Tile_LoadOp : Tile_Op<"load", [AttrSizedOperandSegments, MemoryEffects<[MemR
   let hasVerifier = 1;
 }
 
+def Tile_PrefetchOp : Tile_Op<"prefetch", [MemoryEffects<[MemRead, MemWrite]>]> {
+  let summary = "rows that will be loaded soon: a hint";
+  let description = [{
+    ```mlir
+    tile.prefetch %base[%rows] columns 128 : memref<?xbf16>, tensor<64x1xi64>
+    ```
+    Elements 0 to `columns` of each row will be read soon. Reads and changes nothing that a
+    program could see; rows that are nowhere are skipped. A product that follows may spread
+    the requests over its own work: a burst of them would wait for memory.
+  }];
+  let arguments = (ins Tile_Base:$base, Tile_RowAddresses:$rows, I64Attr:$columns);
+  let assemblyFormat = "$base `[` $rows `]` `columns` $columns attr-dict `:` type($base) `,` type($rows)";
+  let hasVerifier = 1;
+}
+
 def Tile_StoreOp : Tile_Op<"store", [AttrSizedOperandSegments, MemoryEffects<[MemWrite]>]> {
   let summary = "scatter the rows of a tile to memory";
   let description = [{

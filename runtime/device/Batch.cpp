@@ -229,7 +229,7 @@ Status checkPages(const Program &program, const BoundArrays &arrays, const Batch
   if (!table || program.facts.kvForm != KvForm::Paged)
     return {};
   int64_t pages = call.extent(Dimension::Page), pageSize = program.facts.pageSize;
-  ArrayRef flat{table->data, table->type, {}, {1}};
+  ArrayRef flat{table->data, table->type, {}, {1}, table->host};
   for (size_t s = 0; s < batch.sequences.size(); ++s) {
     const SequenceShape &sequence = batch.sequences[s];
     bundle::KeySet visible;

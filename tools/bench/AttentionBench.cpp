@@ -3,6 +3,8 @@
 // project holds itself to. Packing and page gather count; planning does not: the plan of a batch is
 // made once, as a server would for all layers of a step.
 #include "runtime/bundle/BundleIO.h"
+#include "runtime/device/cpu/CpuProgram.h"
+#include "runtime/device/cpu/ThreadPool.h"
 #include "tools/bench/Roof.h"
 #include "tools/llm-opt/Runner.h"
 #include "tools/llm-opt/SpecFile.h"

@@ -12,6 +12,7 @@
 #include "tools/llm-opt/Work.h"
 
 #include "runtime/base/File.h"
+#include "runtime/device/cpu/ThreadPool.h"
 #include "tools/llm-opt/Options.h"
 
 #include <fmt/format.h>

@@ -1,6 +1,7 @@
 // See Runner.h.
 #include "tools/llm-opt/Runner.h"
-#include "runtime/device/cpu/BoundCall.h"
+#include "runtime/device/BoundCall.h"
+#include "runtime/device/cpu/CpuDevice.h"
 
 #include <chrono>
 
@@ -79,10 +80,17 @@ llvm::Expected<std::unique_ptr<Runner>> Runner::compile(mlir::func::FuncOp spec,
 }
 
 llvm::Expected<std::unique_ptr<Runner>> Runner::load(bundle::Program program) {
-  runtime::StatusOr<runtime::CpuProgram> loaded = runtime::CpuProgram::load(std::move(program));
+  runtime::StatusOr<std::shared_ptr<runtime::CpuDevice>> device = runtime::CpuDevice::create();
+  if (!device)
+    return errorOf(device.status());
+  runtime::StatusOr<std::shared_ptr<runtime::DeviceProgram>> loaded =
+      (*device)->load(std::move(program));
   if (!loaded)
     return errorOf(loaded.status());
-  return std::unique_ptr<Runner>(new Runner(std::move(*loaded)));
+  runtime::StatusOr<std::unique_ptr<runtime::Stream>> stream = (*device)->createStream();
+  if (!stream)
+    return errorOf(stream.status());
+  return std::unique_ptr<Runner>(new Runner(*std::move(loaded), *std::move(stream)));
 }
 
 llvm::Error Runner::run(harness::Call &call, RunFigures *figures, unsigned repeats) {
@@ -97,18 +105,32 @@ llvm::Error Runner::run(harness::Call &call, RunFigures *figures, unsigned repea
         arguments.scalars[name] = int64_t(value);
     }
   }
-  return run(arguments, figures, repeats);
+  runtime::ArrayStorage storage;
+  for (harness::HostArray &array : call.arrays)
+    storage[array.name] = array.storage();
+  return run(arguments, storage, figures, repeats, false);
 }
 
 llvm::Error Runner::run(const runtime::CallArguments &arguments, RunFigures *figures,
                         unsigned repeats, bool validatePages) {
+  return run(arguments, {}, figures, repeats, validatePages);
+}
+
+llvm::Error Runner::run(const runtime::CallArguments &arguments,
+                        const runtime::ArrayStorage &storage, RunFigures *figures, unsigned repeats,
+                        bool validatePages) {
+  runtime::StatusOr<runtime::StagedArrays> staged =
+      runtime::StagedArrays::upload(*stream, arguments, storage);
+  if (!staged)
+    return errorOf(staged.status());
   auto start = Clock::now();
   runtime::BindOptions options;
   options.validatePages = validatePages;
-  options.plan.threads = pool.size();
-  options.plan.workers = pool.size() * kWorkersPerThread;
+  options.plan.threads = loaded->residentWorkers();
+  bool lists = device().facts().kind == runtime::DeviceKind::Cpu;
+  options.plan.workers = options.plan.threads * (lists ? kListsPerThread : 1);
   runtime::StatusOr<runtime::BoundCall> bound =
-      runtime::BoundCall::bind(loaded, arguments, options);
+      runtime::BoundCall::bind(loaded, staged->arguments(), options);
   if (!bound)
     return errorOf(bound.status());
   RunFigures local;
@@ -116,15 +138,21 @@ llvm::Error Runner::run(const runtime::CallArguments &arguments, RunFigures *fig
   local.run = 1e30;
   for (unsigned r = 0; r < repeats; ++r) {
     start = Clock::now();
-    runtime::Status status = bound->run(pool);
+    runtime::Status status = bound->run(*stream);
+    if (status.ok())
+      status = stream->synchronize();
     local.run = std::min(local.run, secondsSince(start));
     if (!status.ok())
       return errorOf(status);
   }
-  std::span<const uint64_t> counters = bound->counters();
-  for (size_t i = 0; i + 1 < counters.size(); i += 2) {
-    local.tilesVisited += counters[i];
-    local.tilesPredicated += counters[i + 1];
+  if (runtime::Status status = staged->download(*stream); !status.ok())
+    return errorOf(status);
+  runtime::StatusOr<std::vector<uint64_t>> counters = bound->counters(*stream);
+  if (!counters)
+    return errorOf(counters.status());
+  for (size_t i = 0; i + 1 < counters->size(); i += 2) {
+    local.tilesVisited += (*counters)[i];
+    local.tilesPredicated += (*counters)[i + 1];
   }
   if (figures)
     *figures = local;
