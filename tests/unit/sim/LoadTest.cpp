@@ -15,11 +15,11 @@ std::string loadError(std::string_view ptx) {
 
 TEST(Load, UnknownInstructionIsLocated) {
   EXPECT_EQ(loadError(kernelText("  frobnicate.b32 %r1, %r2;")),
-            "Unsupported: bad.ptx:15: unsupported instruction 'frobnicate.b32 %r1, %r2'");
+            "Unsupported: bad.ptx:16: unsupported instruction 'frobnicate.b32 %r1, %r2'");
 }
 
 TEST(Load, UnknownModifierIsLocated) {
   EXPECT_EQ(loadError(kernelText("  add.rx.s32 %r1, %r2, %r3;")),
-            "Unsupported: bad.ptx:15: unsupported instruction 'add.rx.s32 %r1, %r2, %r3'; modifier "
+            "Unsupported: bad.ptx:16: unsupported instruction 'add.rx.s32 %r1, %r2, %r3'; modifier "
             "'.rx' is not known here");
 }

@@ -1,8 +1,11 @@
 #include "tests/unit/sim/Nvrtc.h"
 
 #include <dlfcn.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <fstream>
 #include <gtest/gtest.h>
+#include <map>
 #include <sstream>
 
 namespace llmopt::sim::test {
@@ -57,6 +60,10 @@ std::optional<std::string> compileToPtx(const std::string &source, const std::st
   const Api *nvrtc = api();
   if (!nvrtc)
     return std::nullopt;
+  static std::map<std::string, std::string> compiled;
+  std::string key = arch + "\n" + fmt::format("{}", fmt::join(options, " ")) + "\n" + source;
+  if (auto it = compiled.find(key); it != compiled.end())
+    return it->second;
   Program program = nullptr;
   if (nvrtc->create(&program, source.c_str(), "kernel.cu", 0, nullptr, nullptr) != 0)
     return std::nullopt;
@@ -80,7 +87,7 @@ std::optional<std::string> compileToPtx(const std::string &source, const std::st
     text.pop_back(); // the final zero
   }
   nvrtc->destroy(&program);
-  return text;
+  return compiled[key] = text;
 }
 
 std::string kernelSource(const std::string &name) {

@@ -3,7 +3,6 @@
 #include "runtime/device/sim/decode/KernelDecoder.h"
 
 #include <algorithm>
-#include <bit>
 
 namespace llmopt::sim {
 
@@ -101,18 +100,6 @@ Status InstDecoder::expectOperands(size_t least, size_t most) {
 
 namespace {
 
-/// The bits of a literal as a value of `type`.
-uint64_t literalBits(const Operand &operand, Type type) {
-  bool single = operand.kind == Operand::Kind::Float32;
-  bool isDouble = operand.kind == Operand::Kind::Float64;
-  if (type == Type::F64 && single)
-    return std::bit_cast<uint64_t>(
-        static_cast<double>(std::bit_cast<float>(static_cast<uint32_t>(operand.bits))));
-  if (isDouble && ptx::sizeOf(type) == 4)
-    return std::bit_cast<uint32_t>(static_cast<float>(std::bit_cast<double>(operand.bits)));
-  return operand.bits;
-}
-
 struct SpecialName {
   std::string_view name;
   Special special;
@@ -174,7 +161,7 @@ Status InstDecoder::reference(Field field, const Operand &operand, Type type, bo
       operand.kind == Operand::Kind::Float64) {
     if (output)
       return invalid("a literal cannot be written");
-    reg = kernel.literalRow(cls, literalBits(operand, type));
+    reg = kernel.literalRow(cls, ptx::literalBits(operand, type));
   } else if (operand.kind != Operand::Kind::Name) {
     return invalid("a register or a literal is expected in place of a list");
   } else if (operand.name == "_" && output) {

@@ -22,7 +22,7 @@ constexpr uint32_t kMaxThreads = 1024;
 /// instructions after which the next one gets its turn: enough for a grid-wide
 /// barrier of a persistent kernel.
 constexpr size_t kResident = 256;
-constexpr uint64_t kOrderedTurn = 1 << 20;
+constexpr uint64_t kOrderedTurn = 1 << 16;
 
 Status checkShape(const KernelInfo &info, const Launch &launch) {
   constexpr uint32_t kGridLimit[3] = {0x7fffffff, 65535, 65535};

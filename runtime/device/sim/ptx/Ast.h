@@ -82,6 +82,9 @@ struct Instruction {
   std::vector<Operand> operands;
 };
 
+/// The bits of a literal as a value of `type`.
+uint64_t literalBits(const Operand &literal, Type type);
+
 /// One value of an initialiser: a number, or the address of a variable.
 struct Initial {
   uint64_t bits = 0; ///< a number, or what is added to the address

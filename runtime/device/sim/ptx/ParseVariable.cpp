@@ -71,7 +71,7 @@ runtime::Status Parser::parseArraySize(Variable &variable, uint64_t &elements) {
 runtime::Status Parser::parseInitialisers(Variable &variable) {
   if (!takePunct('{')) {
     variable.initial.emplace_back();
-    return parseInitial(variable.initial.back());
+    return parseInitial(variable.type, variable.initial.back());
   }
   if (takePunct('}'))
     return {};
@@ -80,13 +80,13 @@ runtime::Status Parser::parseInitialisers(Variable &variable) {
       LLMOPT_RETURN_IF_ERROR(parseInitialisers(variable));
     else {
       variable.initial.emplace_back();
-      LLMOPT_RETURN_IF_ERROR(parseInitial(variable.initial.back()));
+      LLMOPT_RETURN_IF_ERROR(parseInitial(variable.type, variable.initial.back()));
     }
   } while (takePunct(','));
   return expectPunct('}');
 }
 
-runtime::Status Parser::parseInitial(Initial &initial) {
+runtime::Status Parser::parseInitial(Type type, Initial &initial) {
   if (current.kind == Token::Kind::Name) {
     std::string_view word = current.text;
     advance();
@@ -108,7 +108,7 @@ runtime::Status Parser::parseInitial(Initial &initial) {
   Operand number;
   bool negative = takePunct('-');
   LLMOPT_RETURN_IF_ERROR(parseNumber(number, negative));
-  initial.bits = number.bits;
+  initial.bits = literalBits(number, type);
   return {};
 }
 

@@ -40,7 +40,7 @@ private:
   Status parseVariables(Space space, bool external, std::vector<Variable> &into);
   Status parseArraySize(Variable &variable, uint64_t &elements);
   Status parseInitialisers(Variable &variable);
-  Status parseInitial(Initial &initial);
+  Status parseInitial(Type type, Initial &initial);
 
   // Bodies (ParseBody.cpp).
   Status parseBody(Function &function);

@@ -1,5 +1,7 @@
 #include "runtime/device/sim/ptx/Ast.h"
 
+#include <bit>
+
 namespace llmopt::sim::ptx {
 
 namespace {
@@ -62,6 +64,17 @@ bool isFloat(Type type) {
 bool isSigned(Type type) {
   const TypeRow *row = rowOf(type);
   return row && row->isSigned;
+}
+
+uint64_t literalBits(const Operand &literal, Type type) {
+  bool single = literal.kind == Operand::Kind::Float32;
+  bool isDouble = literal.kind == Operand::Kind::Float64;
+  if (type == Type::F64 && single)
+    return std::bit_cast<uint64_t>(
+        static_cast<double>(std::bit_cast<float>(static_cast<uint32_t>(literal.bits))));
+  if (isDouble && sizeOf(type) == 4)
+    return std::bit_cast<uint32_t>(static_cast<float>(std::bit_cast<double>(literal.bits)));
+  return literal.bits;
 }
 
 std::string_view toString(Space space) {
