@@ -26,6 +26,7 @@ struct KernelName {
   bundle::KernelKind kind;
   std::string name;
   int64_t rows = 0, keys = 0; ///< tile of an attend kernel
+  int64_t slices = 1;         ///< parts of a tile's keys with a softmax state of their own
 };
 
 /// The kernels of a spec, in the order in which they run.

@@ -1,7 +1,7 @@
 // The key that a compiled spec is kept under.
 #pragma once
 
-#include "codegen/cpu/Object.h"
+#include "codegen/compile/Compile.h"
 #include "passes/attn/Schedule.h"
 
 #include "llvm/ADT/StringRef.h"
@@ -14,8 +14,7 @@ llvm::StringRef compilerVersion();
 
 /// Content key, 64 hex digits: canonical IR, tiles, target with exact options, LLVM and ABI
 /// version, and the compiler's own.
-std::string kernelKey(llvm::StringRef ir, const Schedule &schedule,
-                      const cpu::CpuTargetOptions &target,
+std::string kernelKey(llvm::StringRef ir, const Schedule &schedule, const CompileOptions &options,
                       llvm::StringRef compiler = compilerVersion());
 
 } // namespace llmopt

@@ -87,7 +87,7 @@ def run_with(want, *options, **files):
     refuse(["run", "f.mlir", *inputs(**files), *options], "llm-opt run: " + want)
 
 
-run_with("--input q=FILE.npy is missing", q=None)
+run_with("the array 'q' is missing; the results have its shape", q=None)
 run_with("file 'junk.npy' is not a .npy file", q="junk.npy")
 run_with("file 'absent.npy': cannot open: No such file or directory", q="absent.npy")
 run_with("array 'q' has 3 extents and 3 strides; the program wants rank 4 with shape "

@@ -3,6 +3,8 @@
 #include "runtime/device/BoundCall.h"
 #include "runtime/device/cpu/CpuDevice.h"
 
+#include <fmt/format.h>
+
 #include <chrono>
 #include <set>
 
@@ -107,6 +109,40 @@ llvm::Expected<std::unique_ptr<Runner>> Runner::compile(mlir::func::FuncOp spec,
   return runner;
 }
 
+llvm::Expected<std::unique_ptr<Runner>> Runner::compile(mlir::func::FuncOp spec,
+                                                        runtime::KernelCache &cache) {
+  llvm::Expected<CompileOptions> options = hostOptions();
+  if (!options)
+    return options.takeError();
+  auto start = Clock::now();
+  llvm::Expected<std::string> key = specKey(spec, *options);
+  if (!key)
+    return key.takeError();
+  bool compiled = false;
+  runtime::StatusOr<runtime::CachedProgram> program =
+      cache.get(*key, [&]() -> runtime::StatusOr<bundle::Program> {
+        compiled = true;
+        llvm::Expected<bundle::Program> made = compileSpec(spec, *options);
+        if (!made)
+          return runtime::Status(runtime::StatusCode::InvalidArgument,
+                                 llvm::toString(made.takeError()));
+        return std::move(*made);
+      });
+  if (!program)
+    return errorOf(program.status());
+  llvm::Expected<std::unique_ptr<Runner>> runner = load(**program);
+  if (runner) {
+    (*runner)->compileTime = secondsSince(start);
+    (*runner)->wasCached = !compiled;
+  }
+  return runner;
+}
+
+std::string Runner::compileText() const {
+  return fmt::format("{} in {:.0f} ms", wasCached ? "from the cache" : "compiled",
+                     compileTime * 1e3);
+}
+
 llvm::Expected<std::unique_ptr<Runner>> Runner::load(bundle::Program program) {
   runtime::StatusOr<std::shared_ptr<runtime::CpuDevice>> device = runtime::CpuDevice::create();
   if (!device)
@@ -153,7 +189,7 @@ llvm::Error Runner::run(const runtime::CallArguments &arguments,
                         const runtime::ArrayStorage &storage, RunFigures *figures, unsigned repeats,
                         bool validatePages) {
   runtime::StatusOr<runtime::StagedArrays> staged =
-      runtime::StagedArrays::upload(*stream, arguments, storage);
+      runtime::StagedArrays::upload(*stream, program(), arguments, storage);
   if (!staged)
     return errorOf(staged.status());
   auto start = Clock::now();
@@ -178,7 +214,9 @@ llvm::Error Runner::run(const runtime::CallArguments &arguments,
     if (!status.ok())
       return errorOf(status);
   }
-  if (runtime::Status status = staged->download(*stream); !status.ok())
+  using Which = runtime::StagedArrays::Which;
+  Which which = storage.empty() ? Which::Written : Which::All;
+  if (runtime::Status status = staged->download(*stream, which); !status.ok())
     return errorOf(status);
   if (!figures)
     return llvm::Error::success();

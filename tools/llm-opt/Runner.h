@@ -2,6 +2,7 @@
 #pragma once
 
 #include "codegen/compile/Compile.h"
+#include "runtime/cache/KernelCache.h"
 #include "runtime/device/Arguments.h"
 #include "runtime/device/Device.h"
 #include "runtime/device/StagedArrays.h"
@@ -32,6 +33,9 @@ public:
                                                          const CompileOptions &options);
   /// The same for the host.
   static llvm::Expected<std::unique_ptr<Runner>> compile(mlir::func::FuncOp spec);
+  /// For the host, compiled only where the cache has it not.
+  static llvm::Expected<std::unique_ptr<Runner>> compile(mlir::func::FuncOp spec,
+                                                         runtime::KernelCache &cache);
   /// Loads a program that was compiled before.
   static llvm::Expected<std::unique_ptr<Runner>> load(bundle::Program program);
 
@@ -47,6 +51,10 @@ public:
 
   const bundle::Program &program() const { return loaded->program(); }
   double compileSeconds() const { return compileTime; }
+  /// Whether the cache had it.
+  bool cached() const { return wasCached; }
+  /// "compiled in 35 ms", "from the cache in 1 ms".
+  std::string compileText() const;
   runtime::Device &device() { return *loaded->device(); }
 
 private:
@@ -62,6 +70,7 @@ private:
   std::shared_ptr<runtime::DeviceProgram> loaded;
   std::unique_ptr<runtime::Stream> stream;
   double compileTime = 0;
+  bool wasCached = false;
 };
 
 } // namespace llmopt::cli

@@ -1,6 +1,7 @@
 // llm-opt verify: a spec on a device against the float64 oracle, on random and on hard
 // shapes, all of them with one compiled program.
 #include "tools/harness/Cases.h"
+#include "tools/llm-opt/Cache.h"
 #include "tools/llm-opt/Command.h"
 #include "tools/llm-opt/Devices.h"
 #include "tools/llm-opt/Options.h"
@@ -139,7 +140,7 @@ llvm::Error verifySpec(mlir::func::FuncOp function, const std::string &path, con
     return cases.takeError();
   std::string name = fmt::format("{} @{}", path, function.getName().str());
   if (!options.json)
-    fmt::print("{} (compiled in {:.0f} ms)\n", name, runner->compileSeconds() * 1e3);
+    fmt::print("{} ({})\n", name, runner->compileText());
   for (const harness::Case &one : *cases) {
     llvm::Expected<harness::CaseResult> result = harness::runCase(
         spec, one, [&](harness::Call &call) { return prepared->runner->run(call); });

@@ -22,6 +22,7 @@ static constexpr Command commands[] = {
      cli::explainCommand},
     {"conformance", "ONNX-style case folders: passed, failed, skipped", cli::conformanceCommand},
     {"demo", "real models' attention on ragged paged batches, checked and timed", cli::demoCommand},
+    {"cache", "list and keep the compiled specs on disk", cli::cacheCommand},
     {"env", "versions and the machine, for a bug report", cli::envCommand},
     {"fuzz", "random valid specs against the oracle", cli::fuzzCommand},
     {"import", "a Hugging Face config.json or an ONNX model to attn IR", cli::importCommand},

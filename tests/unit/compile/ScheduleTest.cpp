@@ -114,8 +114,8 @@ TEST(KernelKey, NamesTheCompilersOwnVersion) {
   Schedule schedule;
   schedule.rows = {24};
   EXPECT_EQ(compilerVersion().size(), 64u);
-  EXPECT_EQ(program.key, kernelKey(program.ir, schedule, options->cpu));
-  EXPECT_NE(program.key, kernelKey(program.ir, schedule, options->cpu, "another compiler"));
+  EXPECT_EQ(program.key, kernelKey(program.ir, schedule, *options));
+  EXPECT_NE(program.key, kernelKey(program.ir, schedule, *options, "another compiler"));
 }
 
 } // namespace

@@ -1,0 +1,17 @@
+// CUDA C++ to PTX for tests, if this machine has NVRTC.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace llmopt::sim::test {
+
+/// Null if there is no NVRTC. The text of an error is a test failure.
+std::optional<std::string> compileToPtx(const std::string &source, const std::string &arch,
+                                        const std::vector<std::string> &options = {});
+
+/// A file of tests/unit/sim/kernels.
+std::string kernelSource(const std::string &name);
+
+} // namespace llmopt::sim::test
