@@ -92,6 +92,30 @@ END:)");
     EXPECT_EQ(run.out[t], t % 32);
 }
 
+TEST(Barrier, AProducerMayArriveAgainAtOnce) {
+  // Warp 0 waits at barrier 1 twice; warp 1 arrives at it, waits for the answer
+  // at barrier 2 and arrives again.
+  BlockRun run(R"(
+  setp.eq.u32 %p1, %r1, 0;
+  @!%p1 bra PRODUCE;
+  bar.sync 1, 64;
+  bar.arrive 2, 64;
+  bar.sync 1, 64;
+  bra.uni END;
+PRODUCE:
+  bar.arrive 1, 64;
+  bar.sync 2, 64;
+  bar.arrive 1, 64;
+END:
+  st.global.u32 [%d4], 1;)",
+               64);
+  EXPECT_TRUE(run.result.status.ok()) << run.result.status.toString();
+  BlockRun twice("  setp.eq.u32 %p1, %r1, 0;\n  @%p1 bra END;\n  bar.arrive 1, 96;\n"
+                 "  bar.arrive 1, 96;\nEND:",
+                 64);
+  EXPECT_EQ(twice.result.fault.kind, FaultKind::InvalidBarrier);
+}
+
 TEST(Barrier, ExitedThreadsAreNotWaitedFor) {
   BlockRun run(
       "  setp.ge.u32 %p1, %r0, 64;\n  @%p1 exit;\n  bar.sync 0;\n  st.global.u32 [%d4], 1;");

@@ -1,6 +1,8 @@
 // Branches, divergence and reconvergence, loops, tables, calls, traps.
 #include "tests/unit/sim/Support.h"
 
+#include <algorithm>
+
 using namespace llmopt::sim;
 using namespace llmopt::sim::test;
 
@@ -153,6 +155,26 @@ EARLY:
                       function);
   for (uint32_t l = 1; l < 32; ++l)
     EXPECT_EQ(out[l], (l == 3 ? 1000 : l * (l + 1) / 2 + 100) + 3);
+}
+
+TEST(Control, ALaneThatHoldsALockGoesOn) {
+  // Each lane in turn takes a spin lock whose release stands behind the spin.
+  auto out = runLanes(R"(
+  setp.eq.u32 %p1, %r0, 0;
+  @%p1 st.shared.v2.u32 [lock], {%r0, %r0};
+  bar.warp.sync -1;
+SPIN:
+  atom.shared.cas.b32 %r3, [lock], 0, 1;
+  setp.ne.u32 %p2, %r3, 0;
+  @%p2 bra SPIN;
+  ld.shared.u32 %r2, [lock+4];
+  add.u32 %r2, %r2, 1;
+  st.shared.u32 [lock+4], %r2;
+  atom.shared.exch.b32 %r3, [lock], 0;)",
+                      ".shared .align 8 .b32 lock[2];");
+  std::sort(out.begin(), out.end());
+  for (uint32_t l = 0; l < 32; ++l)
+    EXPECT_EQ(out[l], l + 1);
 }
 
 TEST(Control, FaultsOfControl) {

@@ -77,6 +77,22 @@ TEST(IntegerArithmetic, MinMaxNegAbs) {
   expectRows("abs.s32", "b32", kOne32, {{{bits(-5)}, 5}, {{kMin32}, kMin32}});
 }
 
+TEST(IntegerArithmetic, CarriesAcrossRegisters) {
+  // The upper halves of 64-bit results from 32-bit pieces a, b (low), c, e (high).
+  std::vector<std::string> four = {"b32", "b32", "b32", "b32"};
+  expectRows("{.reg .b32 t; add.cc.u32 t, $a, $b; addc.u32 $d, $c, $e;}", "b32", four,
+             {{{~0u, 1, 2, 3}, 6}, {{5, 1, 2, 3}, 5}});
+  expectRows("{.reg .b32 t; sub.cc.u32 t, $a, $b; subc.u32 $d, $c, $e;}", "b32", four,
+             {{{0, 1, 7, 3}, 3}, {{5, 1, 7, 3}, 4}});
+  // A carry that itself makes a carry, and one that is read but not written.
+  expectRows("{.reg .b32 t; add.cc.u32 t, $a, $b; addc.cc.u32 t, $c, $e; addc.u32 $d, 0, 0;}",
+             "b32", four, {{{~0u, 1, ~0u, 0}, 1}, {{0, 0, ~0u, 0}, 0}});
+  expectRows("{.reg .b32 t; mad.lo.cc.u32 t, $a, $b, $c; madc.hi.u32 $d, $a, $b, $e;}", "b32", four,
+             {{{0x80000000, 2, 0, 5}, 6}, {{0xffffffff, 0xffffffff, 0xffffffff, 0}, 0xffffffff}});
+  expectRows("{.reg .b64 t; add.cc.u64 t, $a, $b; addc.u64 $d, 0, 0;}", "b64", kTwo64,
+             {{{~0ull, 1}, 1}, {{1, 1}, 0}});
+}
+
 TEST(Bits, LogicOnRegistersAndPredicates) {
   expectRows("and.b32", "b32", kTwo32, {{{0xf0f0, 0xff00}, 0xf000}});
   expectRows("or.b64", "b64", kTwo64, {{{1, 1ull << 63}, kMin64 | 1}});

@@ -19,7 +19,7 @@ using namespace llmopt;
 
 namespace {
 
-constexpr const char *kArchs[] = {"sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120"};
+constexpr const char *kArchs[] = {"80", "86", "89", "90", "100", "120"};
 
 std::optional<std::string> attentionPtx(const std::string &file, int dim, const std::string &arch,
                                         std::vector<std::string> options = {}) {
@@ -165,7 +165,7 @@ TEST(Kernel, PrefillOnEveryArchitecture) {
     LLMOPT_REQUIRE_PTX(ptx);
     auto module = load(*ptx);
     ASSERT_TRUE(module);
-    EXPECT_EQ(module->target(), arch);
+    EXPECT_EQ(module->target(), fmt::format("sm_{}", arch));
     Prefill prefill(kSmall);
     auto counters = prefill.execute(*module);
     ASSERT_TRUE(counters.ok()) << counters.status().toString();
@@ -181,7 +181,7 @@ TEST(Kernel, PrefillOfOtherShapes) {
   for (PrefillCase c :
        {PrefillCase{128, 64, 64, 1, 1, false}, PrefillCase{128, 100, 257, 4, 4, true},
         PrefillCase{256, 1, 200, 2, 1, false}}) {
-    auto ptx = attentionPtx("prefill.cu", c.dim, "sm_80", {"-lineinfo"});
+    auto ptx = attentionPtx("prefill.cu", c.dim, "80", {"-lineinfo"});
     LLMOPT_REQUIRE_PTX(ptx);
     auto module = load(*ptx);
     ASSERT_TRUE(module);
@@ -193,7 +193,7 @@ TEST(Kernel, PrefillOfOtherShapes) {
 }
 
 TEST(Kernel, ResultsDependNeitherOnThreadsNorOnOrder) {
-  auto ptx = attentionPtx("prefill.cu", 64, "sm_80");
+  auto ptx = attentionPtx("prefill.cu", 64, "80");
   LLMOPT_REQUIRE_PTX(ptx);
   auto module = load(*ptx);
   // The same buffers each time: sectors depend on where they lie.
@@ -238,7 +238,7 @@ TEST(Kernel, MutantsAreCaught) {
     size_t at = text.find(mutant.from);
     ASSERT_NE(at, std::string::npos);
     text.replace(at, mutant.from.size(), mutant.to);
-    auto ptx = compileToPtx(text, "sm_80");
+    auto ptx = compileToPtx(text, "80");
     LLMOPT_REQUIRE_PTX(ptx);
     auto module = load(*ptx);
     PrefillCase c = kSmall;
@@ -254,7 +254,7 @@ TEST(Kernel, MutantsAreCaught) {
     if (!counters.ok())
       continue;
     Prefill right(c);
-    auto good = load(*attentionPtx("prefill.cu", 64, "sm_80"));
+    auto good = load(*attentionPtx("prefill.cu", 64, "80"));
     ASSERT_TRUE(right.execute(*good, {1}).ok());
     EXPECT_NE(prefill.out, right.out);
   }
@@ -354,7 +354,7 @@ TEST(Kernel, PlainCodeEqualsTheHosts) {
 }
 
 TEST(Kernel, CallsConstantsAtomicsAndVariables) {
-  auto ptx = plainPtx("sm_80");
+  auto ptx = plainPtx("80");
   LLMOPT_REQUIRE_PTX(ptx);
   auto module = load(*ptx);
   ASSERT_TRUE(module);
@@ -395,7 +395,7 @@ TEST(Kernel, CallsConstantsAtomicsAndVariables) {
 }
 
 TEST(Kernel, BlocksMayWaitForEachOther) {
-  auto ptx = plainPtx("sm_80");
+  auto ptx = plainPtx("80");
   LLMOPT_REQUIRE_PTX(ptx);
   auto module = load(*ptx);
   std::vector<uint32_t> gate(3), out(16);
@@ -410,7 +410,7 @@ TEST(Kernel, BlocksMayWaitForEachOther) {
 }
 
 TEST(Kernel, AFailedAssertionIsAFaultWithItsText) {
-  auto ptx = plainPtx("sm_80");
+  auto ptx = plainPtx("80");
   LLMOPT_REQUIRE_PTX(ptx);
   auto module = load(*ptx);
   std::vector<int> in = {1, 2, 300, 4};
@@ -429,7 +429,7 @@ TEST(Kernel, AFailedAssertionIsAFaultWithItsText) {
 }
 
 TEST(Kernel, FaultsNameTheSourceLine) {
-  auto ptx = attentionPtx("prefill.cu", 64, "sm_80", {"-lineinfo"});
+  auto ptx = attentionPtx("prefill.cu", 64, "80", {"-lineinfo"});
   LLMOPT_REQUIRE_PTX(ptx);
   auto module = load(*ptx);
   Prefill prefill(kSmall);

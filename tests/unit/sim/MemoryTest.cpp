@@ -46,6 +46,20 @@ TEST(Memory, VectorsAndCacheHints) {
   EXPECT_EQ(w.result.counters.globalSectors, sectors(w.in) + 2 * sectors(w.out));
 }
 
+TEST(Memory, ThirtyTwoBytesAtATime) {
+  // From the first multiple of 32 bytes in the buffer on.
+  Words w("  setp.ge.u32 %p1, %r0, 8;\n  @%p1 exit;\n  add.u64 %d3, %d0, 31;\n  and.b64 %d3, %d3, "
+          "-32;\n"
+          "  mad.wide.u32 %d3, %r0, 32, %d3;\n"
+          "  ld.global.v8.b32 {%r1, %r2, %r3, %r4, %r5, %r6, %r7, %r8}, [%d3];\n"
+          "  st.global.v4.b32 [%d4], {%r8, %r7, %r6, %r5};");
+  ASSERT_TRUE(w.result.status.ok()) << w.result.status.toString();
+  size_t first = (32 - reinterpret_cast<uint64_t>(w.in.data()) % 32) % 32 / 4;
+  for (uint32_t l = 0; l < 8; ++l)
+    for (uint32_t i = 0; i < 4; ++i)
+      EXPECT_EQ(w.out[4 * l + i], w.in[first + 8 * l + 7 - i]);
+}
+
 TEST(Memory, NarrowLoadsExtendBySign) {
   Words w(
       "  ld.global.s8 %r1, [%d3+3];\n  ld.global.u8 %r2, [%d3+3];\n  ld.global.s16 %r3, [%d3+2];\n"
@@ -208,6 +222,8 @@ TEST(MemoryFault, Kinds) {
             FaultKind::SharedOutOfBounds);
   EXPECT_EQ(kind("  mov.u32 %r1, 0;\n  st.shared.u32 [%r1+-4], 1;"), FaultKind::SharedOutOfBounds);
   EXPECT_EQ(kind("  mov.u32 %r1, 2;\n  ld.shared.u32 %r2, [%r1];"), FaultKind::Misaligned);
+  EXPECT_EQ(kind("  mov.u64 %d5, 0;\n  cvta.shared.u64 %d6, %d5;\n  ld.shared.u32 %r1, [%d6];"),
+            FaultKind::SharedOutOfBounds);
   EXPECT_EQ(kind("  mov.u64 %d5, 0;\n  cvta.shared.u64 %d6, %d5;\n  ld.global.u32 %r1, [%d6];"),
             FaultKind::InvalidAddress);
   EXPECT_EQ(kind("  mov.u64 %d5, 0;\n  ld.u32 %r1, [%d5];"), FaultKind::GlobalOutOfBounds);

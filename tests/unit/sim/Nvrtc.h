@@ -7,7 +7,8 @@
 
 namespace llmopt::sim::test {
 
-/// Null if there is no NVRTC. The text of an error is a test failure.
+/// PTX for an architecture ("80"). Null if there is no NVRTC; text that does not
+/// compile is a test failure.
 std::optional<std::string> compileToPtx(const std::string &source, const std::string &arch,
                                         const std::vector<std::string> &options = {});
 

@@ -48,8 +48,8 @@ Type InstDecoder::takeType() {
 }
 
 uint32_t InstDecoder::takeVector() {
-  int index = takeOneOf({"v2", "v4"});
-  return index == 0 ? 2 : index == 1 ? 4 : 1;
+  int index = takeOneOf({"v2", "v4", "v8"});
+  return index < 0 ? 1 : 2u << index;
 }
 
 void InstDecoder::takeCacheHints() {

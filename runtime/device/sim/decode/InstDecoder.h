@@ -40,7 +40,7 @@ public:
   int takeOneOf(std::initializer_list<std::string_view> modifiers);
   /// Takes the next modifier that is a type; None if there is none.
   ptx::Type takeType();
-  /// Takes .v2/.v4 (or nothing): 1, 2, 4.
+  /// Takes .v2, .v4, .v8 (or nothing): 2, 4, 8 (or 1).
   uint32_t takeVector();
   /// Takes .ca, .cg, .L2::128B and other hints that do not change the result.
   void takeCacheHints();

@@ -81,12 +81,11 @@ std::byte *locate(Warp &warp, Space space, uint32_t lane, uint64_t address, uint
   switch (space) {
   case Space::Shared:
     return locateWindow(warp, FaultKind::SharedOutOfBounds, "shared", warp.block->shared(),
-                        warp.block->launch().sharedBytes, lane, address & 0xffffffff, bytes, kind);
+                        warp.block->launch().sharedBytes, lane, address, bytes, kind);
   case Space::Local: {
     uint64_t frame = warp.kernel->info.localBytes;
     return locateWindow(warp, FaultKind::LocalOutOfBounds, "local",
-                        warp.local.data() + lane * frame, frame, lane, address & 0xffffffff, bytes,
-                        kind);
+                        warp.local.data() + lane * frame, frame, lane, address, bytes, kind);
   }
   case Space::Param:
     return locateParam(warp, lane, address, bytes, kind);

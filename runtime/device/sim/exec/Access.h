@@ -15,7 +15,7 @@ inline bool writes(AccessKind kind) {
 }
 
 /// The bytes at an address of the space, or null and a fault of the warp.
-/// `bytes` is a power of two up to 16, and what the address must be aligned to.
+/// `bytes` is a power of two up to 32, and what the address must be aligned to.
 std::byte *locate(Warp &warp, ptx::Space space, uint32_t lane, uint64_t address, uint32_t bytes,
                   AccessKind kind);
 
@@ -42,8 +42,9 @@ void record(Warp &warp, ptx::Space space, const LaneAddresses &addresses, uint32
 /// Addresses that an instruction's base row and offset give.
 inline uint64_t baseAddress(const Warp &warp, const Inst &inst, uint32_t row, bool wide,
                             uint32_t lane) {
-  uint64_t base = wide ? warp.wide(row)[lane] : warp.narrow(row)[lane];
-  return base + static_cast<uint64_t>(inst.imm);
+  if (wide)
+    return warp.wide(row)[lane] + static_cast<uint64_t>(inst.imm);
+  return warp.narrow(row)[lane] + static_cast<uint32_t>(inst.imm);
 }
 
 } // namespace llmopt::sim

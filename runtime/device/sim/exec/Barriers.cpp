@@ -14,6 +14,9 @@ void Block::arrive(Warp &warp, uint32_t number, uint32_t expected, LaneMask lane
     return;
   }
   Barrier &barrier = barriers[number];
+  // Released here at the latest: a warp that only arrives may come again at once.
+  if (barrier.active && complete(barrier))
+    release(number);
   if (!barrier.active) {
     barrier.active = true;
     barrier.expected = expected;

@@ -82,12 +82,15 @@ void Block::startWarp(Warp &warp) {
   warp.alive = lanes == kLanes ? kAllLanes : (1u << lanes) - 1;
   warp.pc = 0;
   warp.faulted = false;
+  warp.turnedOver = false;
+  warp.dividedTurns = 0;
   warp.paths.assign(1, {0, warp.alive, Path::State::Ready, 0});
   warp.copies.clear();
   warp.committed.fill(0);
   if (warp.registers.size())
     std::memset(warp.registers.data(), kPoison, warp.registers.size());
   std::fill(warp.predicates.begin(), warp.predicates.end(), 0);
+  warp.carry = 0;
   std::fill(warp.local.begin(), warp.local.end(), std::byte{kPoison});
   for (const Constant &constant : grid.kernel->constants)
     fillConstant(warp, constant);

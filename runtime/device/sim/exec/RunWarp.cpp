@@ -1,7 +1,9 @@
 // Control flow of a warp. Each lane has its own place in the code; lanes at the
 // same place form a path, and the path with the lowest place runs. As the code
 // of a branch lies between the branch and the place where its ways meet again,
-// paths meet there and go on as one. Instructions that need certain lanes
+// paths meet there and go on as one. When they have not met for many turns, the
+// highest path gets one, so that lanes which spin on a lock do not keep the lane
+// that holds it from going on. Instructions that need certain lanes
 // (".sync") wait until these have arrived.
 #include "runtime/device/sim/exec/Block.h"
 #include "runtime/device/sim/ops/Modes.h"
@@ -11,6 +13,9 @@
 namespace llmopt::sim {
 
 namespace {
+
+/// Turns that end with several paths, in a row, before the highest gets one.
+constexpr uint32_t kPatience = 16;
 
 LaneMask executing(const Warp &warp, const Inst &inst, LaneMask active) {
   if (inst.guard == kNoGuard)
@@ -144,12 +149,13 @@ void reportDivergence(Warp &warp) {
                          others.empty() ? "none is under way" : others));
 }
 
-Path *lowestReady(Warp &warp) {
-  Path *lowest = nullptr;
+Path *nextReady(Warp &warp) {
+  Path *next = nullptr;
   for (Path &path : warp.paths)
-    if (path.state == Path::State::Ready && (!lowest || path.pc < lowest->pc))
-      lowest = &path;
-  return lowest;
+    if (path.state == Path::State::Ready &&
+        (!next || (warp.turnedOver ? path.pc > next->pc : path.pc < next->pc)))
+      next = &path;
+  return next;
 }
 
 /// The path to run next; null if the warp waits for others, has ended, or has a
@@ -157,13 +163,13 @@ Path *lowestReady(Warp &warp) {
 Path *pick(Warp &warp) {
   if (warp.paths.size() > 1)
     mergePaths(warp.paths);
-  if (Path *path = lowestReady(warp))
+  if (Path *path = nextReady(warp))
     return path;
   if (warp.paths.empty())
     return nullptr;
   if (wakeComplete(warp) || wakeWarpSync(warp)) {
     mergePaths(warp.paths);
-    return lowestReady(warp);
+    return nextReady(warp);
   }
   bool atBarrier = std::any_of(warp.paths.begin(), warp.paths.end(), [](const Path &path) {
     return path.state == Path::State::AtBarrier;
@@ -284,7 +290,7 @@ bool overtaken(const Warp &warp, size_t index, uint32_t pc) {
   for (size_t i = 0; i < warp.paths.size(); ++i)
     if (i != index && warp.paths[i].state != Path::State::AtBarrier &&
         (warp.paths[i].pc == pc ||
-         (warp.paths[i].pc < pc && warp.paths[i].state == Path::State::Ready)))
+         (!warp.turnedOver && warp.paths[i].pc < pc && warp.paths[i].state == Path::State::Ready)))
       return true;
   return false;
 }
@@ -325,8 +331,13 @@ uint64_t runWarp(Warp &warp, uint64_t limit) {
           break;
         }
       }
-      if (warp.faulted || issued >= limit)
+      if (warp.faulted)
         return issued;
+      if (issued >= limit) {
+        warp.dividedTurns = warp.paths.size() > 1 ? warp.dividedTurns + 1 : 0;
+        warp.turnedOver = warp.dividedTurns % kPatience == kPatience - 1;
+        return issued;
+      }
       if (step == Step::Repick ||
           (warp.paths.size() > 1 && overtaken(warp, index, warp.paths[index].pc)))
         break;

@@ -55,12 +55,15 @@ struct Warp {
   LaneMask alive = 0; ///< lanes that have not exited
   uint32_t pc = 0;    ///< of the instruction that is being executed
   bool faulted = false;
+  bool turnedOver = false; ///< this turn goes to the path that stands highest
+  uint32_t dividedTurns = 0;
   uint32_t barrierNumber = 0; ///< of the barrier that was just arrived at
   std::vector<Path> paths;
   std::vector<AsyncCopy> copies;
   std::array<uint32_t, kLanes> committed = {}; ///< cp.async groups, by lane
   runtime::AlignedBuffer registers;
   std::vector<LaneMask> predicates;
+  LaneMask carry = 0;           ///< the condition code of add.cc and its like
   std::vector<std::byte> local; ///< KernelInfo::localBytes for each lane
 
   uint32_t *narrow(uint32_t row) const {

@@ -30,8 +30,11 @@ uint32_t sourceBytes(const Warp &warp, const Inst &inst, uint32_t lane) {
   return inst.bytes;
 }
 
-uint64_t cell(const Warp &warp, uint32_t row, bool wide, uint32_t lane) {
-  return wide ? warp.wide(row)[lane] : warp.narrow(row)[lane];
+uint64_t addressOf(const Warp &warp, uint32_t row, bool wide, uint32_t offsetRow, uint32_t lane) {
+  uint64_t offset = warp.wide(offsetRow)[lane];
+  if (wide)
+    return warp.wide(row)[lane] + offset;
+  return warp.narrow(row)[lane] + static_cast<uint32_t>(offset);
 }
 
 void copyAsync(Warp &warp, const Inst &inst, LaneMask mask) {
@@ -39,10 +42,8 @@ void copyAsync(Warp &warp, const Inst &inst, LaneMask mask) {
   LaneAddresses targets, sources;
   for (LaneMask rest = mask; rest; rest &= rest - 1) {
     auto lane = static_cast<uint32_t>(std::countr_zero(rest));
-    uint64_t target =
-        cell(warp, inst.a, inst.mode & kWideTarget, lane) + warp.wide(offsets[0])[lane];
-    uint64_t source =
-        cell(warp, inst.b, inst.mode & kWideSource, lane) + warp.wide(offsets[1])[lane];
+    uint64_t target = addressOf(warp, inst.a, inst.mode & kWideTarget, offsets[0], lane);
+    uint64_t source = addressOf(warp, inst.b, inst.mode & kWideSource, offsets[1], lane);
     std::byte *to = locate(warp, Space::Shared, lane, target, inst.bytes, AccessKind::AsyncStore);
     if (!to)
       return;

@@ -133,6 +133,8 @@ Status decodeAdd(InstDecoder &d) {
   Type type = d.takeType();
   if (ptx::isFloat(type))
     return decodeFloatArithmetic(d, type);
+  if (d.take("cc"))
+    return decodeCarry(d, type);
   if (type == Type::S32 && d.take("sat"))
     return binaryOp(d, type, lanewise<&addSat>);
   return binaryOp(d, type, LLMOPT_SIM_INT(addInt).of(type));
@@ -142,6 +144,8 @@ Status decodeSub(InstDecoder &d) {
   Type type = d.takeType();
   if (ptx::isFloat(type))
     return decodeFloatArithmetic(d, type);
+  if (d.take("cc"))
+    return decodeCarry(d, type);
   if (type == Type::S32 && d.take("sat"))
     return binaryOp(d, type, lanewise<&subSat>);
   return binaryOp(d, type, LLMOPT_SIM_INT(subInt).of(type));

@@ -176,7 +176,8 @@ template <bool Store> Status decodeAccess(InstDecoder &d) {
   uint32_t elements = d.takeVector();
   Type type = d.takeType();
   uint32_t bytes = ptx::sizeOf(type);
-  if (bytes == 0 || bytes > 8 || bytes * elements > 16)
+  // 32 bytes at a time: global memory from sm_100 on.
+  if (bytes == 0 || bytes > 8 || bytes * elements > (space == Space::Global ? 32 : 16))
     return d.unsupported();
   runtime::StatusOr<AddressBase> base = d.address(Field::A, Store ? 0 : 1);
   if (!base)

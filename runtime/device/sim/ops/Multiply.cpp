@@ -157,6 +157,8 @@ Status decodeMad(InstDecoder &d) {
   Type type = d.takeType();
   if (ptx::isFloat(type))
     return decodeFloatArithmetic(d, type);
+  if (d.take("cc"))
+    return decodeCarry(d, type);
   switch (d.takeOneOf({"lo", "hi", "wide"})) {
   case 0:
     return decodeProduct(d, type, find(kMadLo, type), false, true);

@@ -8,6 +8,7 @@ namespace llmopt::sim {
 
 void addIntegerOps(OpTable &table);
 void addMultiplyOps(OpTable &table);
+void addCarryOps(OpTable &table);
 void addLogicOps(OpTable &table);
 void addBitFieldOps(OpTable &table);
 void addFloatOps(OpTable &table);
@@ -27,5 +28,7 @@ void addBarrierOps(OpTable &table);
 // Opcodes that work on integers and on floats: the integer family decodes them
 // and hands over what is a float.
 runtime::Status decodeFloatArithmetic(InstDecoder &decoder, ptx::Type type);
+// add, sub and mad with .cc.
+runtime::Status decodeCarry(InstDecoder &decoder, ptx::Type type);
 
 } // namespace llmopt::sim

@@ -7,6 +7,7 @@ const OpTable &opTable() {
     OpTable ops;
     addIntegerOps(ops);
     addMultiplyOps(ops);
+    addCarryOps(ops);
     addLogicOps(ops);
     addBitFieldOps(ops);
     addFloatOps(ops);
