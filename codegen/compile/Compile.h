@@ -38,8 +38,8 @@ void registerDialects(mlir::DialectRegistry &registry);
 /// All spec functions of a module: those that hold attn ops.
 std::vector<mlir::func::FuncOp> specsOf(mlir::ModuleOp module);
 
-/// Compiles one spec function for the target of the options; CUDA needs NVRTC. Diagnostics go to the context's handler; the
-/// error repeats the first of them.
+/// Compiles one spec function for the target of the options; CUDA needs NVRTC. Diagnostics go to
+/// the context's handler; the error repeats the first of them.
 llvm::Expected<bundle::Program> compileSpec(mlir::func::FuncOp spec, const CompileOptions &options);
 
 /// The text of a stage of a spec function.

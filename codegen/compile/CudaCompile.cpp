@@ -17,8 +17,7 @@ namespace {
 
 /// The head of a kernel's text.
 std::string headOf(func::FuncOp function, const KernelName &kernel, const Schedule &schedule,
-                   const cuda::BlockShape &shape, const CompileOptions &options,
-                   StringRef spec) {
+                   const cuda::BlockShape &shape, const CompileOptions &options, StringRef spec) {
   auto number = [&](StringRef name) {
     auto attr = function->getAttrOfType<IntegerAttr>(name);
     return std::to_string(attr ? attr.getInt() : 0);
@@ -30,15 +29,15 @@ std::string headOf(func::FuncOp function, const KernelName &kernel, const Schedu
     head += ("//   " + line + "\n").str();
   head += "//\n";
   if (kernel.kind == bundle::KernelKind::Attend) {
-    head += "// Tile: " + std::to_string(kernel.rows) + " packed rows (query, head of the group) x " +
-            std::to_string(kernel.keys) + " keys";
+    head += "// Tile: " + std::to_string(kernel.rows) +
+            " packed rows (query, head of the group) x " + std::to_string(kernel.keys) + " keys";
     if (kernel.slices > 1)
       head += ", the keys in " + std::to_string(kernel.slices) +
               " slices with a softmax state each, folded at the end of an item";
     head += ".\n";
   }
-  head += "// Block: " + std::to_string(shape.warps) + " warps, " +
-          number(tile::kSharedBytesAttr) + " bytes of shared memory";
+  head += "// Block: " + std::to_string(shape.warps) + " warps, " + number(tile::kSharedBytesAttr) +
+          " bytes of shared memory";
   if (kernel.kind == bundle::KernelKind::Attend)
     head += ", " + std::to_string(shape.stages) + " tiles of keys under way";
   head += ". Block w takes the work items of worker w.\n";
@@ -82,8 +81,7 @@ FailureOr<cuda::KernelText> llmopt::cudaText(ModuleOp module, const KernelName &
   return cuda::emitKernel(function, headOf(function, kernel, schedule, shape, options, spec));
 }
 
-llvm::Error llmopt::addCudaKernels(bundle::Program &program,
-                                   const std::vector<KernelName> &kernels,
+llvm::Error llmopt::addCudaKernels(bundle::Program &program, const std::vector<KernelName> &kernels,
                                    const std::vector<cuda::KernelText> &texts,
                                    const CompileOptions &options) {
   auto nvrtc = cuda::Nvrtc::load();
@@ -91,7 +89,9 @@ llvm::Error llmopt::addCudaKernels(bundle::Program &program,
     return llvm::createStringError(nvrtc.status().message());
   std::vector<cuda::KernelSource> sources;
   for (const cuda::KernelText &text : texts)
-    sources.push_back({.text = text.text, .name = text.entry + ".cu", .arch = options.cudaArch,
+    sources.push_back({.text = text.text,
+                       .name = text.entry + ".cu",
+                       .arch = options.cudaArch,
                        .lineInfo = true});
   auto compiled = (*nvrtc)->compileAll(sources);
   for (size_t i = 0; i < compiled.size(); ++i) {

@@ -14,8 +14,8 @@ cuda::BlockShape blockShapeFor(const KernelName &kernel, const Schedule &schedul
 /// Lowers and prints a kernel that stands alone in `module`. `spec` is the text of the spec
 /// and goes into the head comment. Failures have been reported as diagnostics.
 mlir::FailureOr<cuda::KernelText> cudaText(mlir::ModuleOp module, const KernelName &kernel,
-                                           const Schedule &schedule,
-                                           const CompileOptions &options, llvm::StringRef spec);
+                                           const Schedule &schedule, const CompileOptions &options,
+                                           llvm::StringRef spec);
 
 /// Compiles the texts, in parallel, and adds them to the program as kernels with their
 /// images. A message of NVRTC becomes a diagnostic at the operation whose line it is about.

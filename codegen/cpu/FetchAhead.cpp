@@ -74,15 +74,15 @@ Value nextTrip(OpBuilder &builder, scf::ForOp loop) {
   Location loc = loop.getLoc();
   Value now = loop.getInductionVar(),
         next = arith::AddIOp::create(builder, loc, now, loop.getStep());
-  Value more = arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::slt, next,
-                                     loop.getUpperBound());
+  Value more =
+      arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::slt, next, loop.getUpperBound());
   return arith::SelectOp::create(builder, loc, more, next, now);
 }
 
 void fetchAhead(tile::MmaOp product, scf::ForOp loop) {
   auto load = product.getB().getDefiningOp<tile::LoadOp>();
-  if (!load || load->getBlock() != loop.getBody() || runsOnceAtMost(loop) || load.getStride() || load.getFirst() ||
-      cast<RankedTensorType>(product.getType()).getDimSize(0) > kMostRows)
+  if (!load || load->getBlock() != loop.getBody() || runsOnceAtMost(loop) || load.getStride() ||
+      load.getFirst() || cast<RankedTensorType>(product.getType()).getDimSize(0) > kMostRows)
     return;
   auto tile = cast<RankedTensorType>(load.getType());
   if (tile.getDimSize(0) < kLeastExtent || tile.getDimSize(1) < kLeastExtent ||
@@ -96,8 +96,8 @@ void fetchAhead(tile::MmaOp product, scf::ForOp loop) {
   mapping.map(loop.getInductionVar(), nextTrip(builder, loop));
   for (Operation *op : addresses)
     builder.clone(*op, mapping);
-  tile::PrefetchOp::create(builder, load.getLoc(), load.getBase(),
-                           mapping.lookup(load.getRows()), tile.getDimSize(1));
+  tile::PrefetchOp::create(builder, load.getLoc(), load.getBase(), mapping.lookup(load.getRows()),
+                           tile.getDimSize(1));
 }
 
 struct TileCpuFetchAhead : llmopt::cpu::impl::TileCpuFetchAheadBase<TileCpuFetchAhead> {

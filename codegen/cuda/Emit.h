@@ -15,7 +15,7 @@ struct KernelText {
   std::string entry;
   std::string text; ///< needs nothing else: no include
   std::vector<mlir::Location> places;
-  int64_t threads = 0;      ///< of a block
+  int64_t threads = 0;     ///< of a block
   int64_t sharedBytes = 0; ///< dynamic shared memory of a block
 
   /// Place of line `line` (from 1), or unknown.

@@ -19,7 +19,7 @@ namespace llmopt::cuda {
 /// How a kernel is spread over a block.
 struct BlockShape {
   int64_t warps = 4;
-  int64_t stages = 2;          ///< tiles of a loop in shared memory at a time
+  int64_t stages = 2;              ///< tiles of a loop in shared memory at a time
   int64_t sharedBudget = 99 << 10; ///< bytes of shared memory of a block
 };
 

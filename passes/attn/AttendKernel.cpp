@@ -252,8 +252,9 @@ Value AttendKernel::loadKeys(bool isValue, Value addresses) {
   int buffer = k.signature.findBuffer(role);
   Value inner = cache ? Value() : TokenArray(k, buffer, op.isRaggedKv()).innerStride;
   int64_t dim = isValue ? op.getVDim() : op.getQkDim();
-  return tile::LoadOp::create(k.b, k.named(isValue ? "v" : "k"), k.tileType(keys, dim, k.elementType(buffer)),
-                              k.pointer(buffer), addresses, Value(), inner, Value());
+  return tile::LoadOp::create(k.b, k.named(isValue ? "v" : "k"),
+                              k.tileType(keys, dim, k.elementType(buffer)), k.pointer(buffer),
+                              addresses, Value(), inner, Value());
 }
 
 /// True where the intervals do not tell which keys of a tile are hidden from all its rows.
@@ -398,9 +399,9 @@ AttendKernel::State AttendKernel::foldSlices(State state) {
     return state;
   auto fold = [&](tile::Combiner combiner, Value tile, int64_t rowsOfResult) -> Value {
     auto type = cast<RankedTensorType>(tile.getType());
-    return tile::FoldOp::create(
-        k.b, k.loc, k.tileType(rowsOfResult, type.getDimSize(1), type.getElementType()), combiner,
-        tile, slices);
+    return tile::FoldOp::create(k.b, k.loc,
+                                k.tileType(rowsOfResult, type.getDimSize(1), type.getElementType()),
+                                combiner, tile, slices);
   };
   auto scaled = [&](Value tile, Value alpha) {
     return k.map(cast<RankedTensorType>(tile.getType()), {tile, alpha},
@@ -409,9 +410,8 @@ AttendKernel::State AttendKernel::foldSlices(State state) {
                  });
   };
   Value top = fold(tile::Combiner::Max, state.m, rowCount);
-  Value alpha = k.map(columnF32(), {state.m, top}, [&](OpBuilder &b, ValueRange x, Value, Value) {
-    return weight(b, x);
-  });
+  Value alpha = k.map(columnF32(), {state.m, top},
+                      [&](OpBuilder &b, ValueRange x, Value, Value) { return weight(b, x); });
   State whole{fold(tile::Combiner::Sum, scaled(state.acc, alpha), itemRows),
               fold(tile::Combiner::Max, state.m, itemRows),
               fold(tile::Combiner::Sum, scaled(state.l, alpha), itemRows)};

@@ -19,7 +19,7 @@ namespace llmopt {
 struct ScheduleRequest {
   int64_t group = 1; ///< query heads per KV head
   int64_t dQk = 0, dV = 0;
-  int64_t elementBytes = 2; ///< of Q, K and V
+  int64_t elementBytes = 2;   ///< of Q, K and V
   int64_t rows = 0, keys = 0; ///< wishes of the spec's schedule clause; 0: none
   bool batchInvariant = false;
 };

@@ -25,8 +25,8 @@ void ScoreMap::moveToSlice(RankedTensorType products) {
     return arith::ConstantOp::create(region, k.loc, region.getI32IntegerAttr(value));
   };
   Value row = block->getArguments().drop_back().back();
-  Value slice = arith::DivUIOp::create(region, k.loc, row,
-                                       constant(products.getDimSize(0) / slices));
+  Value slice =
+      arith::DivUIOp::create(region, k.loc, row, constant(products.getDimSize(0) / slices));
   Value skipped = arith::MulIOp::create(region, k.loc, slice, constant(products.getDimSize(1)));
   key = arith::AddIOp::create(region, k.loc, key, skipped);
 }

@@ -35,8 +35,8 @@ StatusOr<CudaTarget> cudaTargetOf(std::string_view arch) {
   std::string known;
   for (const CudaTarget &target : kTargets)
     known += (known.empty() ? "sm_" : ", sm_") + std::to_string(target.arch);
-  return makeStatus(StatusCode::InvalidArgument, "no numbers for target '{}'; there are some for {}",
-                    arch, known);
+  return makeStatus(StatusCode::InvalidArgument,
+                    "no numbers for target '{}'; there are some for {}", arch, known);
 }
 
 } // namespace llmopt::runtime

@@ -14,14 +14,9 @@
 namespace llmopt::cli {
 namespace {
 
-const std::map<std::string, Stage> kStages = {{"ir", Stage::Attn},
-                                              {"tile", Stage::Tile},
-                                              {"vector", Stage::Vector},
-                                              {"llvm", Stage::Llvm},
-                                              {"asm", Stage::Asm},
-                                              {"gpu", Stage::Gpu},
-                                              {"cuda", Stage::Cuda},
-                                              {"ptx", Stage::Ptx}};
+const std::map<std::string, Stage> kStages = {
+    {"ir", Stage::Attn}, {"tile", Stage::Tile}, {"vector", Stage::Vector}, {"llvm", Stage::Llvm},
+    {"asm", Stage::Asm}, {"gpu", Stage::Gpu},   {"cuda", Stage::Cuda},     {"ptx", Stage::Ptx}};
 
 bool isFor(Stage stage, bool cuda) {
   if (stage == Stage::Attn || stage == Stage::Tile)
@@ -114,7 +109,7 @@ int compileCommand(int argc, char **argv) {
   std::string spec, target = "cpu", emit = "bundle", output = "-", folder, function;
   app.add_option("SPEC", spec, "attn IR file, or - for standard input")->required();
   app.add_option("--target", target, "cpu, or a CUDA architecture: cuda:sm_80");
-  app.add_option("--emit", emit, 
+  app.add_option("--emit", emit,
                  "ir, tile or bundle; for cpu vector, llvm, asm; for CUDA gpu, cuda, ptx, cubin");
   app.add_option("-o", output, "file to write; - is standard output");
   app.add_option("--dump-dir", folder, "also write the text of every stage into this folder");
@@ -129,9 +124,9 @@ int compileCommand(int argc, char **argv) {
   bool known = emit == "bundle" || (emit == "cubin" && cuda) ||
                (stage != kStages.end() && isFor(stage->second, cuda));
   if (!known)
-    return fail("compile", fmt::format("cannot emit '{}' for {}; ir, tile, {} and bundle can be had",
-                                       emit, target,
-                                       cuda ? "gpu, cuda, ptx, cubin" : "vector, llvm, asm"));
+    return fail("compile",
+                fmt::format("cannot emit '{}' for {}; ir, tile, {} and bundle can be had", emit,
+                            target, cuda ? "gpu, cuda, ptx, cubin" : "vector, llvm, asm"));
   std::unique_ptr<SpecFile> file = SpecFile::open(spec);
   if (!file)
     return 1;

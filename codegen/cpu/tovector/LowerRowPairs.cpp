@@ -110,9 +110,8 @@ struct RowPairMma {
       });
     });
     if (whole * kLanes < mma.n)
-      emit.loop(0, mma.m, 1, [&](Value m) {
-        scores(m, emit.idx(whole * kLanes), mma.n - whole * kLanes);
-      });
+      emit.loop(0, mma.m, 1,
+                [&](Value m) { scores(m, emit.idx(whole * kLanes), mma.n - whole * kLanes); });
   }
 
   /// Elements 2i of `a` and `b`, from a half of each, side by side.

@@ -243,9 +243,7 @@ void Lowering::lowerPagedRows(tile::PagedRowsOp op) {
   int64_t lanes = target.lanes;
   Type index = emit.getIndexType(), i32 = emit.getI32Type(), i64 = emit.getI64Type();
   auto splat = [&](Value scalar) { return emit.splat(scalar, lanes); };
-  auto broad = [&](Value v) {
-    return splat(arith::IndexCastOp::create(emit, i64, v));
-  };
+  auto broad = [&](Value v) { return splat(arith::IndexCastOp::create(emit, i64, v)); };
   Value page = splat(emit.constant(i64, op.getPage())), none = splat(emit.constant(i64, -1)),
         noPage = splat(emit.constant(i32, -1)), offset = broad(op.getOffset()),
         pageStride = broad(op.getPageStride()), slotStride = broad(op.getSlotStride());
@@ -256,7 +254,8 @@ void Lowering::lowerPagedRows(tile::PagedRowsOp op) {
     Value row = sum(splat(r), step);
     Value inside =
         arith::CmpIOp::create(emit, arith::CmpIPredicate::slt, row, splat(op.getCount()));
-    Value key = arith::IndexCastOp::create(emit, emit.vec(lanes, i64), sum(splat(op.getKey()), row));
+    Value key =
+        arith::IndexCastOp::create(emit, emit.vec(lanes, i64), sum(splat(op.getKey()), row));
     // Keys count from 0, so unsigned division: a shift when the page is a power of two.
     Value entry = arith::DivUIOp::create(emit, key, page);
     Value slot = arith::SubIOp::create(emit, key, product(entry, page));

@@ -7,7 +7,9 @@ __device__ __forceinline__ void copy_chunk(u32 to, const void *from, int bytes) 
 }
 
 // Ends a group of copies; waits count groups.
-__device__ __forceinline__ void copy_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+__device__ __forceinline__ void copy_commit() {
+  asm volatile("cp.async.commit_group;" ::: "memory");
+}
 
 // Waits until at most PENDING groups of this thread are under way.
 template <int PENDING> __device__ __forceinline__ void copy_wait() {

@@ -1,19 +1,16 @@
 // Matrix products on tensor cores: mma.sync.m16n8k16 with operands from shared memory by
 // ldmatrix. Fragments as in the PTX ISA.
 
-template <typename T>
-__device__ __forceinline__ void mma(float *c, const u32 *a, u32 b0, u32 b1);
+template <typename T> __device__ __forceinline__ void mma(float *c, const u32 *a, u32 b0, u32 b1);
 
-template <>
-__device__ __forceinline__ void mma<bf16>(float *c, const u32 *a, u32 b0, u32 b1) {
+template <> __device__ __forceinline__ void mma<bf16>(float *c, const u32 *a, u32 b0, u32 b1) {
   asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
       "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
       : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
-template <>
-__device__ __forceinline__ void mma<f16>(float *c, const u32 *a, u32 b0, u32 b1) {
+template <> __device__ __forceinline__ void mma<f16>(float *c, const u32 *a, u32 b0, u32 b1) {
   asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 "
       "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
       : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])

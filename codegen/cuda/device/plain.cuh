@@ -4,7 +4,10 @@
 // Four neighbouring elements as floats.
 template <typename T> __device__ __forceinline__ void load_four(float (&y)[4], u32 address) {
   u32 low, high;
-  asm volatile("ld.shared.v2.u32 {%0, %1}, [%2];" : "=r"(low), "=r"(high) : "r"(address) : "memory");
+  asm volatile("ld.shared.v2.u32 {%0, %1}, [%2];"
+               : "=r"(low), "=r"(high)
+               : "r"(address)
+               : "memory");
   y[0] = to_f32(unpack<T>(low, 0)), y[1] = to_f32(unpack<T>(low, 1));
   y[2] = to_f32(unpack<T>(high, 0)), y[3] = to_f32(unpack<T>(high, 1));
 }

@@ -103,7 +103,8 @@ LogicalResult Printer::print(scf::ForOp loop) {
     std::string step = use(loop.getStep()).text;
     w.line("#pragma unroll 1");
     w.open("for (" + type + " " + index + " = " + lower.text + "; " + index + " < " +
-           upper.in(Precedence::Sum) + "; " + (step == "1" ? "++" + index : index + " += " + step) + ")");
+           upper.in(Precedence::Sum) + "; " + (step == "1" ? "++" + index : index + " += " + step) +
+           ")");
   }
   if (failed(block(*loop.getBody())))
     return failure();
@@ -158,7 +159,8 @@ LogicalResult Printer::print(scf::IfOp branch) {
   if (failed(block(*branch.thenBlock())))
     return failure();
   assign(branch.getResults(), branch.thenYield().getOperands());
-  if (branch.elseBlock() && (branch.getNumResults() || branch.elseBlock()->getOperations().size() > 1)) {
+  if (branch.elseBlock() &&
+      (branch.getNumResults() || branch.elseBlock()->getOperations().size() > 1)) {
     --w.depth;
     w.open("} else");
     if (failed(block(*branch.elseBlock())))

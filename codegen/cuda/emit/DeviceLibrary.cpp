@@ -114,7 +114,9 @@ std::string llmopt::cuda::deviceFunctionsFor(StringRef text) {
   std::string result;
   for (size_t i = 0; i < definitions().size(); ++i)
     if (used[i])
-      result += (definitions()[i].text + (StringRef(definitions()[i].text).starts_with("typedef") ? "\n" : "\n\n")).str();
+      result += (definitions()[i].text +
+                 (StringRef(definitions()[i].text).starts_with("typedef") ? "\n" : "\n\n"))
+                    .str();
   return result;
 }
 

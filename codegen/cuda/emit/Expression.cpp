@@ -80,9 +80,8 @@ Expression digits(llvm::ArrayRef<LayoutAxis> axes, const Expression &index, Weig
 
 Expression cuda::coordinate(llvm::ArrayRef<LayoutAxis> axes, LayoutDim dim,
                             const Expression &index) {
-  return digits(axes, index, [&](const LayoutAxis &axis) {
-    return axis.dim == dim ? axis.stride : 0;
-  });
+  return digits(axes, index,
+                [&](const LayoutAxis &axis) { return axis.dim == dim ? axis.stride : 0; });
 }
 
 Expression cuda::sliceIndex(llvm::ArrayRef<LayoutAxis> axes, bool keepRows, bool keepColumns,

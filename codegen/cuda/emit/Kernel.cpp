@@ -7,8 +7,7 @@ using namespace mlir;
 using namespace llmopt;
 using namespace llmopt::cuda;
 
-Printer::Printer(func::FuncOp kernel)
-    : kernel(kernel), warps(4), w(kernel.getLoc()) {
+Printer::Printer(func::FuncOp kernel) : kernel(kernel), warps(4), w(kernel.getLoc()) {
   if (auto attr = kernel->getAttrOfType<IntegerAttr>(tile::kWarpsAttr))
     warps = attr.getInt();
 }
@@ -90,11 +89,12 @@ LogicalResult Printer::block(Block &block) {
 LogicalResult Printer::operation(Operation *op) {
   w.place = op->getLoc();
   return llvm::TypeSwitch<Operation *, LogicalResult>(op)
-      .Case<func::ReturnOp, scf::YieldOp, scf::ConditionOp, tile::YieldOp>([](auto) { return success(); })
+      .Case<func::ReturnOp, scf::YieldOp, scf::ConditionOp, tile::YieldOp>(
+          [](auto) { return success(); })
       .Case<scf::ForOp, scf::WhileOp, scf::IfOp, memref::LoadOp, memref::StoreOp, tile::MapOp,
             tile::ReduceOp, tile::LoadOp, tile::StoreOp, tile::StridedRowsOp, tile::PagedRowsOp,
-            tile::CopyAsyncOp, tile::PutOp, tile::GetOp, tile::ConvertOp, tile::MmaOp,
-            tile::FoldOp, tile::ReduceColumnsOp>([&](auto known) { return print(known); })
+            tile::CopyAsyncOp, tile::PutOp, tile::GetOp, tile::ConvertOp, tile::MmaOp, tile::FoldOp,
+            tile::ReduceColumnsOp>([&](auto known) { return print(known); })
       .Case([&](memref::AllocaOp alloca) -> LogicalResult {
         auto offset = alloca->getAttrOfType<IntegerAttr>(tile::kOffsetAttr);
         if (!offset)

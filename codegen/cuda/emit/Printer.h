@@ -107,7 +107,7 @@ private:
   Writer w;
   Lines result;
   llvm::DenseMap<mlir::Value, Expression> bound;
-  llvm::DenseMap<mlir::Value, std::string> variables; ///< of tiles in registers
+  llvm::DenseMap<mlir::Value, std::string> variables;               ///< of tiles in registers
   std::vector<std::pair<std::string, std::string>> threadConstants; ///< name, expression
 };
 

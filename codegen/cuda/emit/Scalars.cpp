@@ -102,10 +102,10 @@ Expression compare(arith::CmpFPredicate predicate, const Expression &a, const Ex
   auto negated = [&](const Expression &e) {
     return Expression{"!(" + e.text + ")", Precedence::Unary};
   };
-  Expression unordered{a.in(Precedence::Equality, true) + " != " + a.in(Precedence::Equality, true) +
-                           " || " + b.in(Precedence::Equality, true) +
-                           " != " + b.in(Precedence::Equality, true),
-                       Precedence::Or};
+  Expression unordered{
+      a.in(Precedence::Equality, true) + " != " + a.in(Precedence::Equality, true) + " || " +
+          b.in(Precedence::Equality, true) + " != " + b.in(Precedence::Equality, true),
+      Precedence::Or};
   Expression apart{plain("<").text + " || " + plain(">").text, Precedence::Or};
   switch (predicate) {
   case P::AlwaysFalse:
@@ -144,9 +144,7 @@ Expression compare(arith::CmpFPredicate predicate, const Expression &a, const Ex
   return {"false"};
 }
 
-bool isUnsigned(arith::CmpIPredicate predicate) {
-  return predicate >= arith::CmpIPredicate::ult;
-}
+bool isUnsigned(arith::CmpIPredicate predicate) { return predicate >= arith::CmpIPredicate::ult; }
 
 bool isNarrowFloat(Type type) { return type.isF16() || type.isBF16(); }
 
@@ -156,7 +154,10 @@ bool isNarrowFloat(Type type) { return type.isF16() || type.isBF16(); }
 static Expression asUnsigned(Type type, const Expression &e) {
   if (type.isInteger(1))
     return e;
-  const char *name = type.isInteger(8) ? "u8" : type.isInteger(16) ? "u16" : type.isInteger(32) ? "u32" : "u64";
+  const char *name = type.isInteger(8)    ? "u8"
+                     : type.isInteger(16) ? "u16"
+                     : type.isInteger(32) ? "u32"
+                                          : "u64";
   return {std::string(name) + "(" + e.text + ")"};
 }
 
@@ -176,8 +177,10 @@ FailureOr<Expression> Printer::scalarExpression(Operation *op) {
     return Expression{text + ")"};
   };
   // Narrow floats are computed in float and rounded.
-  bool narrow = isNarrowFloat(type) && !isa<arith::ExtFOp, arith::TruncFOp, arith::SelectOp,
-                                            arith::BitcastOp, arith::ConstantOp>(op);
+  bool narrow =
+      isNarrowFloat(type) &&
+      !isa<arith::ExtFOp, arith::TruncFOp, arith::SelectOp, arith::BitcastOp, arith::ConstantOp>(
+          op);
   for (auto [i, operand] : llvm::enumerate(op->getOperands()))
     if (isNarrowFloat(operand.getType()) && !isa<arith::SelectOp, arith::BitcastOp>(op))
       in[i] = cast("to_f32", in[i]);
@@ -213,7 +216,8 @@ FailureOr<Expression> Printer::scalarExpression(Operation *op) {
     Type operand = compareInts.getLhs().getType();
     if (isUnsigned(predicate))
       in[0] = asUnsigned(operand, in[0]), in[1] = asUnsigned(operand, in[1]);
-    Precedence binds = predicate <= arith::CmpIPredicate::ne ? Precedence::Equality : Precedence::Relation;
+    Precedence binds =
+        predicate <= arith::CmpIPredicate::ne ? Precedence::Equality : Precedence::Relation;
     return binary(in[0], symbols[unsigned(predicate)], in[1], binds);
   }
   if (auto compareFloats = dyn_cast<arith::CmpFOp>(op))
@@ -258,7 +262,8 @@ FailureOr<Expression> Printer::scalarExpression(Operation *op) {
   }
   if (isa<arith::IndexCastOp, arith::ExtSIOp, arith::TruncIOp, arith::SIToFPOp>(op)) {
     if (type.isInteger(1))
-      return binary(binary(in[0], "&", number(1), Precedence::BitAnd), "!=", number(0), Precedence::Equality);
+      return binary(binary(in[0], "&", number(1), Precedence::BitAnd), "!=", number(0),
+                    Precedence::Equality);
     Type from = op->getOperand(0).getType();
     if (isa<arith::ExtSIOp>(op) && from.isInteger(1))
       return Expression{in[0].in(Precedence::Or) + " ? -1 : 0", Precedence::Conditional};
@@ -327,8 +332,8 @@ LogicalResult Printer::scalar(Operation *op) {
 
 LogicalResult Printer::print(memref::LoadOp load) {
   std::string variable = name(load, "x");
-  w.line("const " + typeName(load.getType()) + " " + variable + " = " +
-         use(load.getMemRef()).text + "[" + use(load.getIndices()[0]).text + "];");
+  w.line("const " + typeName(load.getType()) + " " + variable + " = " + use(load.getMemRef()).text +
+         "[" + use(load.getIndices()[0]).text + "];");
   bound[load] = {variable};
   return success();
 }

@@ -47,9 +47,8 @@ LogicalResult Printer::print(tile::CopyAsyncOp copy) {
   auto buffer = cast<MemRefType>(copy.getBuffer().getType());
   tile::SharedAttr layout = layoutOfBuffer(copy.getBuffer());
   Layout rows = layoutOf(copy.getRows());
-  int64_t lanes = rows.lanes.empty() || rows.lanes[0].dim != LayoutDim::Replica
-                      ? 1
-                      : rows.lanes[0].extent;
+  int64_t lanes =
+      rows.lanes.empty() || rows.lanes[0].dim != LayoutDim::Replica ? 1 : rows.lanes[0].extent;
   std::string element = typeName(buffer.getElementType());
   std::string from = use(copy.getBase()).text, stride = "1", columns;
   if (copy.getStride())
@@ -60,8 +59,8 @@ LogicalResult Printer::print(tile::CopyAsyncOp copy) {
     Expression limit = use(copy.getLimit());
     if (copy.getFirst())
       limit = binary(limit, "-", use(copy.getFirst()), Precedence::Sum);
-    columns = ", int(minimum(i64(" + limit.text + "), i64(" +
-              std::to_string(buffer.getDimSize(2)) + ")))";
+    columns = ", int(minimum(i64(" + limit.text + "), i64(" + std::to_string(buffer.getDimSize(2)) +
+              ")))";
   }
   std::string variable = variables[copy.getRows()];
   if (registersOf(copy.getRows()) == 1) { // an array of one, as the function wants it
@@ -175,7 +174,8 @@ LogicalResult Printer::print(tile::MmaOp mma) {
   if (mma.getSlices() > 1) {
     int64_t bRows = typeOf(b).getDimSize(0) / mma.getSlices();
     if (bRows % 8)
-      return mma.emitOpError() << "has slices of " << bRows << " rows of b; a multiple of 8 is "
+      return mma.emitOpError() << "has slices of " << bRows
+                               << " rows of b; a multiple of 8 is "
                                   "wanted in shared memory";
     Expression first{row, Precedence::Product};
     second += ".from_row((" + first.text + ") / " + std::to_string(slice) + " * " +

@@ -123,7 +123,8 @@ LogicalResult Printer::print(tile::MapOp map) {
   }
 
   std::string guard;
-  RankedTensorType whole = RankedTensorType::get({rows, columns}, IntegerType::get(map.getContext(), 32));
+  RankedTensorType whole =
+      RankedTensorType::get({rows, columns}, IntegerType::get(map.getContext(), 32));
   bool guarded = readsMemory(map) || map.getCombinersAttr();
   bool sound = true;
   auto oneElement = [&](const Expression &index) -> SmallVector<Expression> {
@@ -206,9 +207,8 @@ LogicalResult Printer::print(tile::ReduceOp reduce) {
     std::string condition = inside(typeOf(reduce.getTile()), space, index);
     std::string to =
         element(reduce.getResult(), sliceIndex(space.registers, true, false, index)).text;
-    w.line((condition.empty() ? "" : "if (" + condition + ") ") + to + " = " +
-           combineName(isMax) + "::apply(" + to + ", " + element(reduce.getTile(), index).text +
-           ");");
+    w.line((condition.empty() ? "" : "if (" + condition + ") ") + to + " = " + combineName(isMax) +
+           "::apply(" + to + ", " + element(reduce.getTile(), index).text + ");");
   });
   finishCombined(reduce.getResult(), space, isMax);
   return success();
@@ -229,9 +229,9 @@ LogicalResult Printer::print(tile::FoldOp fold) {
     w.open("if (" + copies + ")");
   forEachRegister(from, 1, [&](const Expression &index) {
     std::string condition = inside(type, from, index);
-    w.line((condition.empty() ? "" : "if (" + condition + ") ") + "store_shared(element_at<float>(" +
-           scratch + ", " + rowOf(from, index) + ", " + columnOf(from, index) + "), " +
-           element(fold.getTile(), index).text + ");");
+    w.line((condition.empty() ? "" : "if (" + condition + ") ") +
+           "store_shared(element_at<float>(" + scratch + ", " + rowOf(from, index) + ", " +
+           columnOf(from, index) + "), " + element(fold.getTile(), index).text + ");");
   });
   if (!copies.empty())
     w.close();
@@ -276,7 +276,8 @@ LogicalResult Printer::print(tile::ReduceColumnsOp reduce) {
     w.line((condition.empty() ? "" : "if (" + condition + ") ") + at + " = " + combine +
            "::apply(" + at + ", " + element(reduce.getTile(), index).text + ");");
   });
-  auto space = cast<tile::SharedAttr>(cast<MemRefType>(reduce.getScratch().getType()).getMemorySpace());
+  auto space =
+      cast<tile::SharedAttr>(cast<MemRefType>(reduce.getScratch().getType()).getMemorySpace());
   w.line("const shared_tile<" + Twine(space.getPitch()) + ", " + Twine(space.getSpan()) + "> " +
          scratch + " = {" + use(reduce.getScratch()).text + "};");
   int64_t mask = columnLanes(from, LayoutDim::Row);
@@ -291,10 +292,10 @@ LogicalResult Printer::print(tile::ReduceColumnsOp reduce) {
       w.line(at + " = over_lanes<" + combine + ", " + Twine(mask) + ">(" + at + ");");
     std::string column = columnOf(columns, index), condition = lead;
     if (columns.cover().second > type.getDimSize(1))
-      condition += (condition.empty() ? "" : " && ") + column + " < " +
-                   std::to_string(type.getDimSize(1));
-    w.line((condition.empty() ? "" : "if (" + condition + ") ") + "store_shared(element_at<float>(" +
-           scratch + ", warp, " + column + "), " + at + ");");
+      condition +=
+          (condition.empty() ? "" : " && ") + column + " < " + std::to_string(type.getDimSize(1));
+    w.line((condition.empty() ? "" : "if (" + condition + ") ") +
+           "store_shared(element_at<float>(" + scratch + ", warp, " + column + "), " + at + ");");
   });
   w.line("__syncthreads();");
   // Warps that hold rows of one slice lie side by side; further warps hold copies.
@@ -314,9 +315,11 @@ LogicalResult Printer::print(tile::ReduceColumnsOp reduce) {
     if (!condition.empty())
       w.open("if (" + condition + ")");
     w.unrolled("part", perSlice);
-    std::string first = slices == 1 ? "" : "(" + row + ") / " + std::to_string(type.getDimSize(1)) +
-                                               " * " + std::to_string(perSlice) + " + ";
-    std::string column = slices == 1 ? row : "(" + row + ") % " + std::to_string(type.getDimSize(1));
+    std::string first = slices == 1 ? ""
+                                    : "(" + row + ") / " + std::to_string(type.getDimSize(1)) +
+                                          " * " + std::to_string(perSlice) + " + ";
+    std::string column =
+        slices == 1 ? row : "(" + row + ") % " + std::to_string(type.getDimSize(1));
     w.line(result + " = " + combine + "::apply(" + result +
            ", load_shared<float>(element_at<float>(" + scratch + ", " + first + "part, " + column +
            ")));");

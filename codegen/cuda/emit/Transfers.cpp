@@ -57,9 +57,9 @@ LogicalResult Printer::print(tile::LoadOp load) {
   declare(tile);
   int64_t slice = type.getDimSize(0) / int64_t(load.getSlices());
   auto value = [&](const Expression &index) {
-    std::string rows = element(load.getRows(), sliceIndex(layout.registers, true,
-                                                          type.getDimSize(1) == 1, index))
-                           .text;
+    std::string rows =
+        element(load.getRows(), sliceIndex(layout.registers, true, type.getDimSize(1) == 1, index))
+            .text;
     Expression column{columnOf(layout, index), Precedence::Sum};
     if (load.getSlices() > 1)
       column = sum(column, {"(" + rowOf(layout, index) + ") / " + std::to_string(slice) + " * " +
@@ -115,9 +115,9 @@ LogicalResult Printer::print(tile::StoreOp store) {
   if (!copies.empty())
     w.open("if (" + copies + ")");
   auto one = [&](const Expression &index) {
-    std::string rows = element(store.getRows(), sliceIndex(layout.registers, true,
-                                                           type.getDimSize(1) == 1, index))
-                           .text;
+    std::string rows =
+        element(store.getRows(), sliceIndex(layout.registers, true, type.getDimSize(1) == 1, index))
+            .text;
     Expression column{columnOf(layout, index), Precedence::Sum};
     Expression at = store.getFirst() ? sum(use(store.getFirst()), column) : column;
     std::string condition = inside(type, layout, index);

@@ -43,7 +43,9 @@ void Printer::define(Value value, Expression expression) {
     bound[value] = expression;
     return;
   }
-  StringRef otherwise = value.getType().isInteger(1) ? "is" : isa<FloatType>(value.getType()) ? "x" : "n";
+  StringRef otherwise = value.getType().isInteger(1)      ? "is"
+                        : isa<FloatType>(value.getType()) ? "x"
+                                                          : "n";
   std::string variable = name(value, otherwise);
   w.line("const " + typeName(value.getType()) + " " + variable + " = " + expression.text + ";");
   bound[value] = {variable};
@@ -186,8 +188,8 @@ void Printer::forEachRegister(const Layout &layout, int64_t step,
 }
 
 Expression Printer::threadPart(const Layout &layout, LayoutDim dim) {
-  Expression text = sum(coordinate(layout.warps, dim, {"warp"}),
-                        coordinate(layout.lanes, dim, {"lane"}));
+  Expression text =
+      sum(coordinate(layout.warps, dim, {"warp"}), coordinate(layout.lanes, dim, {"lane"}));
   if (text.binds == Precedence::Atom)
     return text;
   for (auto &[known, expression] : threadConstants)

@@ -33,13 +33,13 @@ void Writer::unrolled(llvm::StringRef index, int64_t count, int64_t step) {
 Names::Names() {
   // Words of the language, of CUDA, and of the emitted text's own frame.
   for (const char *word :
-       {"auto",   "bool",   "break",  "case",   "char",   "class",     "const",     "continue",
-        "do",     "double", "else",   "enum",   "float",  "for",       "if",        "int",
-        "long",   "new",    "return", "short",  "signed", "sizeof",    "static",    "struct",
-        "switch", "this",   "void",   "while",  "lane",   "warp",      "p",         "Params",
-        "shared", "i",      "row",    "column", "u8",     "u16",       "u32",       "u64",
-        "i8",     "i64",    "bf16",   "f16",    "min",    "max",       "exp",       "log",
-        "minimum", "maximum", "pack", "mma",    "infinity", "divide",  "product",   "unpack"})
+       {"auto",    "bool",    "break",  "case",   "char",     "class",  "const",   "continue",
+        "do",      "double",  "else",   "enum",   "float",    "for",    "if",      "int",
+        "long",    "new",     "return", "short",  "signed",   "sizeof", "static",  "struct",
+        "switch",  "this",    "void",   "while",  "lane",     "warp",   "p",       "Params",
+        "shared",  "i",       "row",    "column", "u8",       "u16",    "u32",     "u64",
+        "i8",      "i64",     "bf16",   "f16",    "min",      "max",    "exp",     "log",
+        "minimum", "maximum", "pack",   "mma",    "infinity", "divide", "product", "unpack"})
     used[word] = 1;
 }
 

@@ -39,9 +39,8 @@ public:
     function.walk([&](arith::ConstantOp constant) {
       auto elements = dyn_cast<SplatElementsAttr>(constant.getValue());
       if (elements && tile::isTile(constant.getType()))
-        constant.setValueAttr(
-            SplatElementsAttr::get(cast<ShapedType>(constant.getType()),
-                                   elements.getSplatValue<Attribute>()));
+        constant.setValueAttr(SplatElementsAttr::get(cast<ShapedType>(constant.getType()),
+                                                     elements.getSplatValue<Attribute>()));
     });
   }
 
@@ -89,8 +88,8 @@ private:
       return;
     OpBuilder b(operand.getOwner());
     Value value = operand.get();
-    operand.set(tile::ConvertOp::create(b, value.getLoc(), withLayout(value.getType(), layout),
-                                        value));
+    operand.set(
+        tile::ConvertOp::create(b, value.getLoc(), withLayout(value.getType(), layout), value));
   }
 
   void give(Value result, const Layout &layout) {

@@ -51,8 +51,7 @@ void splitUses(func::FuncOp function) {
   }
 }
 
-class AssignLayoutsPass
-    : public llmopt::cuda::impl::TileGpuAssignLayoutsBase<AssignLayoutsPass> {
+class AssignLayoutsPass : public llmopt::cuda::impl::TileGpuAssignLayoutsBase<AssignLayoutsPass> {
 public:
   using TileGpuAssignLayoutsBase::TileGpuAssignLayoutsBase;
 

@@ -14,8 +14,8 @@ constexpr int64_t kResidentRegisters = 32;
 RankedTensorType typeOf(Value value) { return cast<RankedTensorType>(value.getType()); }
 
 RankedTensorType sharedType(RankedTensorType type) {
-  tile::SharedLayout layout = tile::SharedLayout::of(
-      type.getDimSize(1), type.getElementType().getIntOrFloatBitWidth() / 8);
+  tile::SharedLayout layout =
+      tile::SharedLayout::of(type.getDimSize(1), type.getElementType().getIntOrFloatBitWidth() / 8);
   auto encoding = tile::SharedAttr::get(type.getContext(), layout.pitch, layout.span);
   return RankedTensorType::get(type.getShape(), type.getElementType(), encoding);
 }

@@ -25,7 +25,8 @@ bool cuda::exchangesInside(Operation *op) { return bool(scratchOf(op)); }
 SmallVector<cuda::SharedAccess> cuda::sharedAccesses(Operation *op) {
   SmallVector<SharedAccess> accesses;
   if (auto copy = dyn_cast<tile::CopyAsyncOp>(op))
-    accesses.push_back({bufferOf(copy.getBuffer()), copy.getSlot(), int64_t(copy.getAhead()), true});
+    accesses.push_back(
+        {bufferOf(copy.getBuffer()), copy.getSlot(), int64_t(copy.getAhead()), true});
   if (auto put = dyn_cast<tile::PutOp>(op))
     accesses.push_back({bufferOf(put.getBuffer()), Value(), 0, true});
   if (Value scratch = scratchOf(op)) {

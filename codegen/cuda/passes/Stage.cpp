@@ -70,11 +70,11 @@ private:
       return;
     OpBuilder b(load);
     Value memory = buffer(load.getTile(), nameOf(load.getTile(), "tile"));
-    auto copy = tile::CopyAsyncOp::create(
-        b, load.getLoc(), tile::TokenType::get(b.getContext()), load.getBase(), load.getRows(),
-        load.getFirst(), load.getStride(), load.getLimit(), memory, zero, Value());
-    auto get = tile::GetOp::create(b, load.getLoc(), load.getType(), memory, zero,
-                                   copy.getToken(), IntegerAttr());
+    auto copy = tile::CopyAsyncOp::create(b, load.getLoc(), tile::TokenType::get(b.getContext()),
+                                          load.getBase(), load.getRows(), load.getFirst(),
+                                          load.getStride(), load.getLimit(), memory, zero, Value());
+    auto get = tile::GetOp::create(b, load.getLoc(), load.getType(), memory, zero, copy.getToken(),
+                                   IntegerAttr());
     load.getTile().replaceAllUsesWith(get.getTile());
     load.erase();
   }
@@ -91,8 +91,8 @@ private:
       type = RankedTensorType::get(typeOf(convert.getTile()).getShape(),
                                    typeOf(convert.getTile()).getElementType(), space);
     }
-    Value shared = tile::GetOp::create(b, convert.getLoc(), type, memory, zero, Value(),
-                                       IntegerAttr());
+    Value shared =
+        tile::GetOp::create(b, convert.getLoc(), type, memory, zero, Value(), IntegerAttr());
     if (tile::sharedOf(convert.getResult())) {
       convert.getResult().replaceAllUsesWith(shared);
       convert.erase();
@@ -103,10 +103,9 @@ private:
 
   void addScratch(tile::ReduceColumnsOp reduce) {
     Layout layout = tile::fragmentOf(reduce.getTile()).getLayout();
-    reduce.getScratchMutable().assign(buffer(layout.warpCount(),
-                                             typeOf(reduce.getTile()).getDimSize(1),
-                                             typeOf(reduce.getTile()).getElementType(),
-                                             "column_parts"));
+    reduce.getScratchMutable().assign(
+        buffer(layout.warpCount(), typeOf(reduce.getTile()).getDimSize(1),
+               typeOf(reduce.getTile()).getElementType(), "column_parts"));
   }
 
   /// Moves copies, with their addresses, before the first wait of the block.

@@ -133,9 +133,8 @@ private:
   void visitGet(tile::GetOp get, State &state) {
     auto buffer = get.getBuffer().getDefiningOp<memref::AllocaOp>();
     Place place{buffer, get.getSlot(), 0, false};
-    bool written = llvm::any_of(state.pending, [&](const Place &other) {
-      return other.writes && overlap(place, other);
-    });
+    bool written = llvm::any_of(
+        state.pending, [&](const Place &other) { return other.writes && overlap(place, other); });
     if (Value token = get.getToken()) {
       int64_t age = state.ages.lookup(token);
       if (get.getPending())
