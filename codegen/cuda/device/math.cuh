@@ -1,6 +1,6 @@
 // Arithmetic that C++ lacks or says in too many words.
 
-constexpr float infinity = __builtin_huge_valf();
+constexpr float infinity = __builtin_bit_cast(float, 0x7f800000);
 
 // 2 to the x, within 2 ulp.
 __device__ __forceinline__ float exp2_approx(float x) {

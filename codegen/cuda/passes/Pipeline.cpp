@@ -6,6 +6,7 @@
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
+#include "llvm/ADT/SetVector.h"
 
 namespace llmopt::cuda {
 #define GEN_PASS_DEF_TILEGPUPIPELINE
@@ -55,6 +56,7 @@ public:
           MemRefType::get(shape, old.getElementType(), old.getLayout(), old.getMemorySpace()));
       staged.copy.erase();
     }
+    eraseUnused();
   }
 
 private:
@@ -92,6 +94,18 @@ private:
           .wasInterrupted();
     };
     return uses(copy) || llvm::any_of(slice, uses);
+  }
+
+  /// Addresses that only the copies in place had a use for.
+  void eraseUnused() {
+    llvm::SetVector<Operation *> all;
+    for (Staged &staged : copies)
+      all.insert(staged.slice.begin(), staged.slice.end());
+    SmallVector<Operation *> ordered = all.takeVector();
+    llvm::sort(ordered, [](Operation *a, Operation *b) { return b->isBeforeInBlock(a); });
+    for (Operation *op : ordered)
+      if (op->use_empty())
+        op->erase();
   }
 
   /// The copy for iteration `iteration`, at the builder's place.
