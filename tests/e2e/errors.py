@@ -72,9 +72,9 @@ refuse(["verify", "f.mlir", "--shape", "q=one,kv=5"],
        "--shape q=1;1,kv=17;300,window=64")
 
 refuse(["compile", "f.mlir", "--emit", "ptx"],
-       "llm-opt compile: cannot emit 'ptx'; ir, tile, vector, llvm, asm and bundle can be had")
+       "llm-opt compile: cannot emit 'ptx' for cpu; ir, tile, vector, llvm, asm and bundle can be had")
 refuse(["compile", "f.mlir", "--target", "tpu"],
-       "llm-opt compile: target 'tpu' is not available in this build; cpu is")
+       "llm-opt compile: unknown target 'tpu'; cpu and cuda:sm_80 are of the form wanted")
 refuse(["compile", "f.mlir"], "llm-opt compile: a bundle is binary; name a file with -o")
 refuse(["compile", "two.mlir", "-o", "two.bundle"],
        "llm-opt compile: the file holds 2 specs; a bundle holds one; choose with --func")

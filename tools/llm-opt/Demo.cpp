@@ -62,7 +62,7 @@ void setShare(Line &line, const Demo &demo, const bundle::Program &program, cons
 
 llvm::Error runFunction(Demo &demo, const std::string &model, mlir::func::FuncOp function,
                         bool decode) {
-  llvm::Expected<Prepared> prepared = prepare(function);
+  llvm::Expected<Prepared> prepared = prepare(function, &kernelCache());
   if (!prepared)
     return prepared.takeError();
   Runner &runner = *prepared->runner;

@@ -1,15 +1,14 @@
 // See Prepare.h.
 #include "tools/llm-opt/Prepare.h"
 
-#include "tools/llm-opt/Cache.h"
-
 namespace llmopt::cli {
 
-llvm::Expected<Prepared> prepare(mlir::func::FuncOp function) {
+llvm::Expected<Prepared> prepare(mlir::func::FuncOp function, runtime::KernelCache *cache) {
   llvm::Expected<harness::Spec> spec = harness::specOf(function);
   if (!spec)
     return spec.takeError();
-  llvm::Expected<std::unique_ptr<Runner>> runner = Runner::compile(function, kernelCache());
+  llvm::Expected<std::unique_ptr<Runner>> runner =
+      cache ? Runner::compile(function, *cache) : Runner::compile(function);
   if (!runner)
     return runner.takeError();
   return Prepared{*spec, std::move(*runner)};

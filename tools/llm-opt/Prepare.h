@@ -12,8 +12,9 @@ struct Prepared {
   std::unique_ptr<Runner> runner;
 };
 
-/// Compiles a spec function for the host.
-llvm::Expected<Prepared> prepare(mlir::func::FuncOp function);
+/// Compiles a spec function for the host, or takes its program from the cache.
+llvm::Expected<Prepared> prepare(mlir::func::FuncOp function,
+                                 runtime::KernelCache *cache = nullptr);
 
 struct PreparedCall {
   harness::Shape shape; ///< as wanted, with what the types of the spec fix

@@ -131,7 +131,7 @@ void print(const Options &options, const std::string &spec, const std::string &n
 
 llvm::Error verifySpec(mlir::func::FuncOp function, const std::string &path, const Options &options,
                        Outcome &outcome) {
-  llvm::Expected<Prepared> prepared = prepare(function);
+  llvm::Expected<Prepared> prepared = prepare(function, &kernelCache());
   if (!prepared)
     return prepared.takeError();
   const auto &[spec, runner] = *prepared;
