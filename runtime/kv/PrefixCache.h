@@ -13,7 +13,7 @@
 // A node lives while it names a page, has children or is held by a sequence.
 // Nodes without a page of a group that needs it are holes: a hit ends before them.
 //
-// Thirty-six bytes a node beside the tokens, four a page slot, four a bucket.
+// Thirty-six bytes a node beside the tokens, four a page slot, three and a half a bucket.
 #pragma once
 
 #include "runtime/base/AlignedBuffer.h"

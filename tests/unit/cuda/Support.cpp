@@ -104,7 +104,7 @@ llvm::Error Simulated::run(harness::Call &call) {
   auto stream = device->createStream();
   if (!stream)
     return errorOf(stream.status());
-  auto staged = runtime::StagedArrays::upload(**stream, arguments, storage);
+  auto staged = runtime::StagedArrays::upload(**stream, program, arguments, storage);
   if (!staged)
     return errorOf(staged.status());
   auto bound = runtime::BoundCall::bind(loaded, staged->arguments());
