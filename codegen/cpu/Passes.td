@@ -31,6 +31,27 @@ def TileCpuPromote : TileCpuPass<"tile-cpu-promote", "::mlir::func::FuncOp"> {
   let dependentDialects = ["::llmopt::tile::TileDialect", "::mlir::arith::ArithDialect"];
 }
 
+def TileCpuFetchAhead : Pass<"tile-cpu-fetch-ahead", "::mlir::func::FuncOp"> {
+  let summary = "prefetch the rows of a loop's next trip";
+  let description = [{
+    A product of few rows (16 or fewer) waits for memory. Where its B is loaded in a loop
+    from rows that follow from the loop's counter, the rows of the next trip are computed
+    too, and a `tile.prefetch` of them put before the product, which spreads the requests
+    over its work. The last trip names its own rows again: no page table is read further
+    than the loop itself reads it.
+
+    ```mlir
+    scf.for %t = %low to %high step %c1 {
+      %rows = tile.strided_rows %offset(%t), ...
+      %k = tile.load %b[%rows] ...
+      %next = tile.strided_rows %offset(%t + 1 < %high ? %t + 1 : %t), ...   // new
+      tile.prefetch %b[%next] columns 128 ...                                // new
+      %s = tile.mma %q, %k, %zero transpose_b ...
+    ```
+  }];
+  let dependentDialects = ["::llmopt::tile::TileDialect", "::mlir::arith::ArithDialect"];
+}
+
 def TileCpuAssignOrder : TileCpuPass<"tile-cpu-assign-order", "::mlir::func::FuncOp"> {
   let summary = "choose which dimension of each tile is contiguous";
   let description = [{

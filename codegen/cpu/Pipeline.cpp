@@ -30,6 +30,7 @@ void buildTileToVectorPipeline(OpPassManager &manager, llvm::StringRef features)
   OpPassManager &function = manager.nest<func::FuncOp>();
   function.addPass(tile::createTileFuseMaps());
   function.addPass(createTileCpuPromote({features.str()}));
+  function.addPass(createTileCpuFetchAhead());
   function.addPass(createTileCpuAssignOrder({features.str()}));
   function.addPass(createConvertTileToVector({features.str()}));
   function.addPass(createTileCpuExpandMath({features.str()}));

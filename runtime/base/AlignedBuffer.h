@@ -1,12 +1,17 @@
-// Memory aligned to a cache line, uninitialised, freed at the end of its scope.
+// Owned memory that starts at a 64-byte boundary, for parameter blocks, scratch and arrays.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <memory>
-#include <new>
 
 namespace llmopt::runtime {
+
+/// Memory at a boundary of `alignment` bytes (a power of two up to 2 MiB), to be given to
+/// std::free. Large blocks ask the system for huge pages: rows of a paged cache lie far
+/// apart, and each page of 4 KiB is a walk of the page table. May throw bad_alloc.
+void *allocateAligned(size_t bytes, size_t alignment = 64);
 
 class AlignedBuffer {
 public:
@@ -15,16 +20,14 @@ public:
   AlignedBuffer() = default;
   /// May throw bad_alloc.
   explicit AlignedBuffer(size_t bytes)
-      : memory(bytes ? static_cast<uint8_t *>(::operator new(bytes, std::align_val_t(kAlignment)))
-                     : nullptr),
-        bytes(bytes) {}
+      : memory(bytes ? static_cast<uint8_t *>(allocateAligned(bytes)) : nullptr), bytes(bytes) {}
 
   uint8_t *data() const { return memory.get(); }
   size_t size() const { return bytes; }
 
 private:
   struct Free {
-    void operator()(uint8_t *p) const { ::operator delete(p, std::align_val_t(kAlignment)); }
+    void operator()(uint8_t *p) const { std::free(p); }
   };
 
   std::unique_ptr<uint8_t, Free> memory;

@@ -38,10 +38,10 @@ public:
     number(field, static_cast<uint64_t>(value.size()));
     append(value.data(), value.size());
   }
-  template <typename T, typename Each>
-  void list(std::string_view field, const std::vector<T> &values, uint32_t, size_t, Each each) {
+  template <typename List, typename Each>
+  void list(std::string_view field, const List &values, uint32_t, size_t, Each each) {
     number(field, static_cast<uint32_t>(values.size()));
-    for (const T &value : values)
+    for (const auto &value : values)
       each(value);
   }
 

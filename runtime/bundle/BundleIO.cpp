@@ -94,12 +94,31 @@ template <typename Archive> void transfer(Archive &archive, Record<Archive, Kern
   archive.number("kernel tile keys", kernel.tileKeys);
   archive.number("kernel scratch", kernel.scratchBytes);
   archive.number("kernel cost", kernel.costPerTile);
+  archive.list("kernel images", kernel.otherImages, kMaxListEntries, 4,
+               [&](auto &image) { archive.number("kernel other image", image); });
+  archive.number("kernel block threads", kernel.blockThreads);
+  archive.number("kernel shared memory", kernel.sharedBytes);
+  archive.number("kernel cluster", kernel.clusterBlocks);
+}
+
+template <typename Archive>
+void transfer(Archive &archive, Record<Archive, ImageFigures> &figures) {
+  archive.number("image registers", figures.registers);
+  archive.number("image stack", figures.stackBytes);
+  archive.number("image spill stores", figures.spillStoreBytes);
+  archive.number("image spill loads", figures.spillLoadBytes);
+  archive.number("image shared memory", figures.sharedBytes);
+  archive.list("image warnings", figures.warnings, kMaxListEntries, 4,
+               [&](auto &text) { archive.text("image warning", text, kMaxNameBytes); });
 }
 
 template <typename Archive> void transfer(Archive &archive, Record<Archive, Image> &image) {
+  archive.number("image format", image.format);
+  archive.number("image driver", image.leastDriver);
   archive.text("image triple", image.triple, kMaxNameBytes);
   archive.text("image cpu", image.cpu, kMaxNameBytes);
   archive.text("image features", image.features, kMaxTextBytes);
+  transfer(archive, image.figures);
   archive.bytes("image bytes", image.bytes);
 }
 
@@ -107,6 +126,7 @@ template <typename Archive> void transfer(Archive &archive, Record<Archive, Imag
 template <typename Archive> void transfer(Archive &archive, Record<Archive, Program> &program) {
   archive.text("key", program.key, kMaxNameBytes);
   archive.text("name", program.name, kMaxNameBytes);
+  archive.text("target", program.target, kMaxNameBytes);
   archive.text("ir", program.ir, kMaxTextBytes);
   transfer(archive, program.facts);
   archive.list("buffers", program.buffers, kMaxListEntries, 12,
@@ -118,9 +138,9 @@ template <typename Archive> void transfer(Archive &archive, Record<Archive, Prog
   });
   archive.list("scalars", program.scalars, kMaxListEntries, 25,
                [&](auto &scalar) { transfer(archive, scalar); });
-  archive.list("kernels", program.kernels, kMaxListEntries, 33,
+  archive.list("kernels", program.kernels, kMaxListEntries, 49,
                [&](auto &kernel) { transfer(archive, kernel); });
-  archive.list("images", program.images, kMaxListEntries, 20,
+  archive.list("images", program.images, kMaxListEntries, 49,
                [&](auto &image) { transfer(archive, image); });
 }
 
@@ -151,27 +171,52 @@ Status checkHeader(const Header &header, std::span<const uint8_t> payload) {
   return {};
 }
 
-StatusOr<Program> readPayload(std::span<const uint8_t> payload) {
-  Program program;
+template <typename Archive, typename Family> void transferFamily(Archive &archive, Family &family) {
+  archive.list("programs", family, kMaxFamily, 16,
+               [&](auto &program) { transfer(archive, program); });
+}
+
+StatusOr<std::vector<Program>> readPayload(std::span<const uint8_t> payload, uint32_t abiVersion) {
+  std::vector<Program> family;
   Reader reader(payload);
-  transfer(reader, program);
+  transferFamily(reader, family);
   LLMOPT_RETURN_IF_ERROR(reader.status());
   if (reader.remaining() != 0)
     return dataLoss("{} bytes follow the last field; none are allowed", reader.remaining());
-  if (Status status = validate(program); !status.ok())
-    return dataLoss("{}", status.message());
-  return program;
+  if (family.empty())
+    return dataLoss("the bundle holds no program");
+  for (Program &program : family) {
+    program.abiVersion = abiVersion;
+    if (Status status = validate(program); !status.ok())
+      return dataLoss("{}", status.message());
+  }
+  return family;
+}
+
+/// The only program of a family.
+StatusOr<Program> onlyOf(StatusOr<std::vector<Program>> family) {
+  if (!family)
+    return family.status();
+  if (family->size() == 1)
+    return std::move(family->front());
+  std::string targets;
+  for (const Program &program : *family)
+    targets += (targets.empty() ? "" : ", ") + program.target;
+  return runtime::invalidArgument("the bundle holds {} programs, for {}; one is wanted here",
+                                  family->size(), targets);
 }
 
 } // namespace
 
-std::vector<uint8_t> serialize(const Program &program) {
+std::vector<uint8_t> serialize(const Program &program) { return serialize({&program, 1}); }
+
+std::vector<uint8_t> serialize(std::span<const Program> family) {
   Writer writer;
-  transfer(writer, program);
+  transferFamily(writer, family);
   std::vector<uint8_t> payload = writer.take();
   Header header{.magic = {},
                 .formatVersion = kFormatVersion,
-                .abiVersion = program.abiVersion,
+                .abiVersion = family.empty() ? kAbiVersion : family.front().abiVersion,
                 .payloadBytes = payload.size(),
                 .checksum = XXH3_64bits(payload.data(), payload.size())};
   std::memcpy(header.magic, kMagic, sizeof(kMagic));
@@ -181,7 +226,7 @@ std::vector<uint8_t> serialize(const Program &program) {
   return bytes;
 }
 
-StatusOr<Program> deserialize(std::span<const uint8_t> bytes) {
+StatusOr<std::vector<Program>> deserializeFamily(std::span<const uint8_t> bytes) {
   if (bytes.size() > kMaxBundleBytes)
     return dataLoss("bundle has {} bytes; at most {} are allowed", bytes.size(), kMaxBundleBytes);
   Header header;
@@ -191,30 +236,55 @@ StatusOr<Program> deserialize(std::span<const uint8_t> bytes) {
   std::span<const uint8_t> payload = bytes.subspan(sizeof(header));
   LLMOPT_RETURN_IF_ERROR(checkHeader(header, payload));
   try {
-    return readPayload(payload);
+    return readPayload(payload, header.abiVersion);
   } catch (const std::bad_alloc &) {
     return makeStatus(StatusCode::ResourceExhausted, "no memory for a bundle of {} bytes",
                       bytes.size());
   }
 }
 
+StatusOr<Program> deserialize(std::span<const uint8_t> bytes) {
+  return onlyOf(deserializeFamily(bytes));
+}
+
 Status saveBundle(const Program &program, const std::string &path) {
+  return saveFamily({&program, 1}, path);
+}
+
+Status saveFamily(std::span<const Program> family, const std::string &path) {
   // A bundle that could not be loaded again must not be published.
-  if (Status status = validate(program); !status.ok())
-    return status.withContext(fmt::format("bundle '{}' is not saved", path));
+  std::string context = fmt::format("bundle '{}' is not saved", path);
+  if (family.empty() || family.size() > kMaxFamily)
+    return runtime::invalidArgument("{}: it would hold {} programs; 1 to {} are allowed", context,
+                                    family.size(), kMaxFamily);
+  for (const Program &program : family) {
+    if (Status status = validate(program); !status.ok())
+      return status.withContext(context);
+    if (program.abiVersion != family.front().abiVersion)
+      return runtime::invalidArgument("{}: its programs have ABI versions {} and {}; one is "
+                                      "allowed",
+                                      context, family.front().abiVersion, program.abiVersion);
+  }
   try {
-    return runtime::writeFileAtomic(path, serialize(program));
+    return runtime::writeFileAtomic(path, serialize(family));
   } catch (const std::bad_alloc &) {
     return makeStatus(StatusCode::ResourceExhausted, "no memory to save bundle '{}'", path);
   }
 }
 
-StatusOr<Program> loadBundle(const std::string &path) {
+StatusOr<std::vector<Program>> loadFamily(const std::string &path) {
   StatusOr<std::vector<uint8_t>> bytes = runtime::readFile(path, kMaxBundleBytes);
   if (!bytes)
     return bytes.status();
-  StatusOr<Program> program = deserialize(*bytes);
-  if (!program)
+  StatusOr<std::vector<Program>> family = deserializeFamily(*bytes);
+  if (!family)
+    return family.status().withContext(fmt::format("bundle '{}'", path));
+  return family;
+}
+
+StatusOr<Program> loadBundle(const std::string &path) {
+  StatusOr<Program> program = onlyOf(loadFamily(path));
+  if (!program && program.status().code() == StatusCode::InvalidArgument)
     return program.status().withContext(fmt::format("bundle '{}'", path));
   return program;
 }

@@ -2,7 +2,8 @@
 //
 // Layout, little endian: an eight-byte magic "LLMOPTB\0", format version (u32),
 // ABI version (u32), payload size (u64), XXH3 64-bit checksum of the payload
-// (u64), the payload. Strings and lists carry their length first. Reading
+// (u64), the payload. A bundle holds one program, or a *family*: the same spec compiled for
+// several targets. Strings and lists carry their length first. Reading
 // trusts nothing: each length is compared with a fixed limit and with the bytes
 // that are left before anything is allocated, and the Program that comes out
 // has passed `validate`.
@@ -22,7 +23,7 @@
 namespace llmopt::bundle {
 
 /// Version of the encoding; the records' own version is kAbiVersion.
-inline constexpr uint32_t kFormatVersion = 1;
+inline constexpr uint32_t kFormatVersion = 2;
 
 /// Limits of what is read. Far above what any spec needs.
 inline constexpr uint64_t kMaxBundleBytes = uint64_t{1} << 31;
@@ -35,14 +36,22 @@ inline constexpr uint32_t kMaxRank = 8;
 /// What fails is named: "slot 3 names buffer 9; the program has 4 buffers".
 runtime::Status validate(const Program &program);
 
+inline constexpr uint32_t kMaxFamily = 64;
+
 std::vector<uint8_t> serialize(const Program &program);
+/// All programs must have the same ABI version.
+std::vector<uint8_t> serialize(std::span<const Program> family);
 
 /// DataLoss for bytes that are not a whole, intact bundle; Unavailable for a
-/// bundle of another format or ABI version, which must be compiled again.
+/// bundle of another format or ABI version, which must be compiled again;
+/// InvalidArgument for a family where one program is wanted.
 runtime::StatusOr<Program> deserialize(std::span<const uint8_t> bytes);
+runtime::StatusOr<std::vector<Program>> deserializeFamily(std::span<const uint8_t> bytes);
 
 /// Save by atomic rename; errors name the file.
 runtime::Status saveBundle(const Program &program, const std::string &path);
+runtime::Status saveFamily(std::span<const Program> family, const std::string &path);
 runtime::StatusOr<Program> loadBundle(const std::string &path);
+runtime::StatusOr<std::vector<Program>> loadFamily(const std::string &path);
 
 } // namespace llmopt::bundle

@@ -103,12 +103,38 @@ struct Kernel {
   uint32_t tileKeys = 0; ///< Attend: keys of a tile; split boundaries are multiples of it
   uint64_t scratchBytes = 0;
   double costPerTile = 1; ///< relative time of one tile; the planner chooses by it
+  /// Further images with this entry: the PTX beside a cubin, cubins for other chips. The
+  /// loader takes the best that its device runs; `image` wins among equals.
+  std::vector<uint32_t> otherImages = {};
+  // CUDA launches: one block for each worker.
+  uint32_t blockThreads = 0; ///< 0 on a CPU
+  uint32_t sharedBytes = 0;  ///< dynamic shared memory of a block
+  uint32_t clusterBlocks = 1;
   bool operator==(const Kernel &) const = default;
+};
+
+enum class ImageFormat : uint8_t {
+  Object, ///< relocatable ELF object for a CPU
+  Cubin,  ///< machine code for the chip `Image::cpu` ("sm_80") and later ones of its family
+  Ptx,    ///< text for every chip from `Image::cpu` ("compute_80") on, compiled by the driver
+};
+
+/// What the assembler reported of an image's kernel: of CUDA images, all 0 on a CPU.
+struct ImageFigures {
+  uint32_t registers = 0; ///< of a thread
+  uint32_t stackBytes = 0, spillStoreBytes = 0, spillLoadBytes = 0;
+  uint32_t sharedBytes = 0;          ///< static shared memory of a block
+  std::vector<std::string> warnings; ///< "C7511: ...", as the assembler words them
+  bool operator==(const ImageFigures &) const = default;
 };
 
 struct Image {
   std::string triple, cpu, features; ///< features as LLVM's "+avx2,+fma,..."
-  std::vector<uint8_t> bytes;        ///< relocatable object (CPU), cubin or PTX (CUDA)
+  std::vector<uint8_t> bytes;
+  ImageFormat format = ImageFormat::Object;
+  /// CUDA version that a driver must support, 1000 * major + 10 * minor; 0: any.
+  uint32_t leastDriver = 0;
+  ImageFigures figures = {};
   bool operator==(const Image &) const = default;
 };
 
@@ -139,9 +165,10 @@ struct AttentionFacts {
 
 struct Program {
   uint32_t abiVersion = kAbiVersion;
-  std::string key;  ///< opaque content key, hex
-  std::string name; ///< the spec's function
-  std::string ir;   ///< canonical IR text
+  std::string key;            ///< opaque content key, hex
+  std::string name;           ///< the spec's function
+  std::string target = "cpu"; ///< what it was compiled for: "cpu", "cuda:sm_80"
+  std::string ir;             ///< canonical IR text
   AttentionFacts facts;
   std::vector<Buffer> buffers;
   std::vector<Slot> slots;

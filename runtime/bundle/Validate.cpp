@@ -17,6 +17,10 @@ namespace {
 constexpr uint32_t kMaxTile = 1u << 20;
 constexpr uint32_t kMaxHeads = 1u << 16;
 constexpr uint64_t kMaxScratchBytes = uint64_t{1} << 32;
+/// What any CUDA device could grant.
+constexpr uint32_t kMaxBlockThreads = 1024;
+constexpr uint32_t kMaxSharedBytes = 1u << 20;
+constexpr uint32_t kMaxClusterBlocks = 16;
 
 bool isKnown(BufferRole role) {
   return role <= BufferRole::Lse ||
@@ -81,12 +85,45 @@ Status checkScalars(const Program &program) {
   return {};
 }
 
+Status checkImages(const Program &program) {
+  for (size_t i = 0; i < program.images.size(); ++i)
+    LLMOPT_RETURN_IF_ERROR(checkEnum(program.images[i].format, ImageFormat::Ptx,
+                                     fmt::format("format of image {}", i)));
+  return {};
+}
+
+/// Launch numbers of a kernel with CUDA images.
+Status checkLaunch(const Kernel &kernel, size_t index) {
+  if (kernel.blockThreads == 0 || kernel.blockThreads > kMaxBlockThreads)
+    return invalidArgument("kernel {} ('{}') has {} threads a block; 1 to {} is allowed", index,
+                           kernel.entry, kernel.blockThreads, kMaxBlockThreads);
+  if (kernel.sharedBytes > kMaxSharedBytes)
+    return invalidArgument("kernel {} ('{}') wants {} bytes of shared memory; at most {} are "
+                           "allowed",
+                           index, kernel.entry, kernel.sharedBytes, kMaxSharedBytes);
+  if (kernel.clusterBlocks == 0 || kernel.clusterBlocks > kMaxClusterBlocks)
+    return invalidArgument("kernel {} ('{}') has {} blocks a cluster; 1 to {} is allowed", index,
+                           kernel.entry, kernel.clusterBlocks, kMaxClusterBlocks);
+  return {};
+}
+
+Status checkKernelImages(const Program &program, const Kernel &kernel, size_t index) {
+  std::vector<uint32_t> images = {kernel.image};
+  images.insert(images.end(), kernel.otherImages.begin(), kernel.otherImages.end());
+  for (uint32_t image : images) {
+    if (image >= program.images.size())
+      return invalidArgument("kernel {} ('{}') names image {}; the program has {} images", index,
+                             kernel.entry, image, program.images.size());
+    if (program.images[image].format != ImageFormat::Object)
+      LLMOPT_RETURN_IF_ERROR(checkLaunch(kernel, index));
+  }
+  return {};
+}
+
 Status checkKernel(const Program &program, const Kernel &kernel, size_t index) {
   LLMOPT_RETURN_IF_ERROR(
       checkEnum(kernel.kind, KernelKind::Combine, fmt::format("kind of kernel {}", index)));
-  if (kernel.image >= program.images.size())
-    return invalidArgument("kernel {} ('{}') names image {}; the program has {} images", index,
-                           kernel.entry, kernel.image, program.images.size());
+  LLMOPT_RETURN_IF_ERROR(checkKernelImages(program, kernel, index));
   if (kernel.scratchBytes > kMaxScratchBytes)
     return invalidArgument("kernel {} ('{}') wants {} bytes of scratch; at most {} are "
                            "allowed",
@@ -133,6 +170,7 @@ Status validate(const Program &program) {
   LLMOPT_RETURN_IF_ERROR(checkBuffers(program));
   LLMOPT_RETURN_IF_ERROR(checkSlots(program));
   LLMOPT_RETURN_IF_ERROR(checkScalars(program));
+  LLMOPT_RETURN_IF_ERROR(checkImages(program));
   for (size_t i = 0; i < program.kernels.size(); ++i)
     LLMOPT_RETURN_IF_ERROR(checkKernel(program, program.kernels[i], i));
   return checkFacts(program);

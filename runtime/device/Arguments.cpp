@@ -108,7 +108,7 @@ Status checkNames(const Program &program, const CallArguments &arguments) {
 }
 
 double readNumber(const ArrayRef &array, int64_t index) {
-  const auto *base = static_cast<const uint8_t *>(array.data);
+  const auto *base = static_cast<const uint8_t *>(array.hostData());
   const uint8_t *at = base + index * array.strides[0] * int64_t{bytesOf(array.type)};
   uint16_t half;
   float single;
@@ -195,7 +195,7 @@ ArrayRef ArrayRef::contiguous(void *data, ElementType type, std::vector<int64_t>
     strides[dim] = stride;
     stride *= std::max<int64_t>(shape[dim], 1);
   }
-  return {data, type, std::move(shape), std::move(strides)};
+  return {data, type, std::move(shape), std::move(strides), nullptr};
 }
 
 StatusOr<BoundArrays> matchArrays(const Program &program, const CallArguments &arguments) {
@@ -311,7 +311,7 @@ std::string_view toString(BufferRole role) {
 }
 
 int64_t readInteger(const ArrayRef &array, int64_t index) {
-  const auto *base = static_cast<const uint8_t *>(array.data);
+  const auto *base = static_cast<const uint8_t *>(array.hostData());
   const uint8_t *at = base + index * array.strides[0] * int64_t{bytesOf(array.type)};
   auto read = [&](auto value) {
     std::memcpy(&value, at, sizeof(value));

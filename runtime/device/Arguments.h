@@ -1,6 +1,5 @@
 // The caller's side of a call: arrays by pointer, shape and strides, numbers by
-// name; and the check of both against what a program wants. Works on host
-// memory, for every device.
+// name; and the check of both against what a program wants. For every device.
 #pragma once
 
 #include "runtime/base/Status.h"
@@ -21,9 +20,13 @@ namespace llmopt::runtime {
 /// A caller's array. Strides count elements, as DLPack's do, and
 /// are 0 or more.
 struct ArrayRef {
-  void *data = nullptr;
+  void *data = nullptr; ///< an address of the device that runs the call
   bundle::ElementType type = bundle::ElementType::F32;
   std::vector<int64_t> shape, strides;
+  /// The same contents, laid out alike, in host memory; null where `data` is host memory.
+  const void *host = nullptr;
+
+  const void *hostData() const { return host ? host : data; }
 
   /// Rows one after the other.
   static ArrayRef contiguous(void *data, bundle::ElementType type, std::vector<int64_t> shape);
@@ -67,7 +70,7 @@ uint32_t bytesOf(bundle::ElementType type);
 /// "query", "block table", ...: what messages call a role.
 std::string_view toString(bundle::BufferRole role);
 
-/// Element `index` of a one-dimensional array of integers (i8, i32, i64, u32).
+/// Element `index` of a one-dimensional array of integers (i8, i32, i64, u32), from the host.
 int64_t readInteger(const ArrayRef &array, int64_t index);
 
 } // namespace llmopt::runtime

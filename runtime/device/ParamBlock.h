@@ -6,7 +6,6 @@
 #include "runtime/device/Arguments.h"
 
 #include <array>
-#include <span>
 
 namespace llmopt::runtime {
 
@@ -21,10 +20,6 @@ public:
 
   Entry &operator[](bundle::BufferRole role) { return entries[indexOf(role)]; }
   const Entry &operator[](bundle::BufferRole role) const { return entries[indexOf(role)]; }
-
-  template <typename T> void set(bundle::BufferRole role, std::span<const T> rows) {
-    (*this)[role] = {rows.data(), static_cast<int64_t>(rows.size()), 1};
-  }
 
 private:
   static constexpr auto kFirst = bundle::BufferRole::ItemOffsets;

@@ -4,6 +4,7 @@
 #include "runtime/kv/Mutants.h"
 
 #include <algorithm>
+#include <bit>
 
 namespace llmopt::runtime::kv {
 
@@ -66,7 +67,7 @@ StatusOr<std::unique_ptr<BlockManager>> BlockManager::create(const ManagerOption
 }
 
 BlockManager::BlockManager(const ManagerOptions &options, PageMover *mover)
-    : config(options), mover(mover), ring(options.maxStepsInFlight + 2),
+    : config(options), mover(mover), ring(std::bit_ceil(options.maxStepsInFlight + 2)),
       block(static_cast<uint32_t>(kv::blockSize(options.groups))),
       tailSize(block + options.maxDraft + 1) {}
 
@@ -258,14 +259,14 @@ void BlockManager::takeBackRow(uint32_t slot) {
     return;
   sequences[slot].bound -= tokens;
   --sequences[slot].rows;
-  --rowsOfStep[open % ring];
+  --rowsOfStep[place(open)];
   tokens = 0;
 }
 
 Reply BlockManager::cancelStep() {
   if (!open)
     return Reply::WrongStep;
-  for (uint32_t slot = 0; slot < sequences.size() && rowsOfStep[open % ring] > 0; ++slot)
+  for (uint32_t slot = 0; slot < sequences.size() && rowsOfStep[place(open)] > 0; ++slot)
     takeBackRow(slot);
   open = 0;
   return Reply::Ok;
@@ -274,11 +275,11 @@ Reply BlockManager::cancelStep() {
 Reply BlockManager::completeStep(StepId step) {
   if (step != completed + 1 || step > closed)
     return Reply::WrongStep;
-  if (rowsOfStep[step % ring] > 0)
+  if (rowsOfStep[place(step)] > 0)
     discardRows(step);
   completed = step;
   pages->completeStep(step);
-  std::vector<uint32_t> &slots = slotsAfterStep[step % ring];
+  std::vector<uint32_t> &slots = slotsAfterStep[place(step)];
   freeSlots.insert(freeSlots.end(), slots.rbegin(), slots.rend());
   slots.clear();
   poll();
@@ -291,7 +292,7 @@ void BlockManager::discardRows(StepId step) {
     if (uint32_t &tokens = row(slot, step); tokens > 0) {
       sequences[slot].bound -= tokens;
       --sequences[slot].rows;
-      --rowsOfStep[step % ring];
+      --rowsOfStep[place(step)];
       tokens = 0;
     }
 }

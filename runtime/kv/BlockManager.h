@@ -259,8 +259,9 @@ private:
   void emitEntries(uint32_t slot, uint32_t group, uint32_t begin, uint32_t end, bool clear);
 
   // Rows.
-  uint32_t &row(uint32_t slot, StepId step) { return rowTokens[slot * ring + step % ring]; }
-  uint32_t row(uint32_t slot, StepId step) const { return rowTokens[slot * ring + step % ring]; }
+  uint32_t place(StepId step) const { return step & (ring - 1); }
+  uint32_t &row(uint32_t slot, StepId step) { return rowTokens[slot * ring + place(step)]; }
+  uint32_t row(uint32_t slot, StepId step) const { return rowTokens[slot * ring + place(step)]; }
   StepId lastStepOf(uint32_t slot) const;
   void addRow(uint32_t slot, uint32_t tokens);
   void takeBackRow(uint32_t slot);
@@ -332,7 +333,8 @@ private:
   std::unique_ptr<Pool> pages, hostPages;
   std::unique_ptr<PrefixCache> prefix;
 
-  uint32_t ring = 2, block = 1, tailSize = 0;
+  uint32_t ring = 2; ///< unfinished steps and two more, a power of two
+  uint32_t block = 1, tailSize = 0;
   std::vector<uint32_t> columns, sinks;
   std::vector<Sequence> sequences;
   std::vector<Table> tables;

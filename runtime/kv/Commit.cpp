@@ -28,7 +28,7 @@ Reply BlockManager::commit(SequenceId id, StepId step, std::span<const Token> to
   if (!mutant(Mutant::RollbackForgotten))
     s->bound -= reserved - static_cast<uint32_t>(tokens.size());
   --s->rows;
-  --rowsOfStep[step % ring];
+  --rowsOfStep[place(step)];
   reserved = 0;
   commitTokens(id.slot, tokens, unsettled);
   return Reply::Ok;
@@ -41,9 +41,7 @@ void BlockManager::commitTokens(uint32_t slot, std::span<const Token> tokens, ui
   s.unsettled = mutant(Mutant::UnsettledHashed) ? 0 : unsettled;
   if (s.node != kNoNode)
     insertTokens(slot, had, tokens);
-  if (mutant(Mutant::WindowByBound)    ? s.bound >= s.releaseAt
-      : mutant(Mutant::WindowOffByOne) ? s.committed + 1 >= s.releaseAt
-                                       : s.committed >= s.releaseAt)
+  if (oldestQuery(s) >= s.releaseAt)
     releaseUnseen(slot);
 }
 
@@ -58,6 +56,11 @@ void BlockManager::insertTokens(uint32_t slot, uint32_t had, std::span<const Tok
     had += static_cast<uint32_t>(used);
   }
   uint32_t have = had - s.blocks * block, settled = s.committed - s.unsettled;
+  if (have + tokens.size() < block) { // a decode row, mostly
+    for (size_t i = used; i < tokens.size(); ++i)
+      tail[have++] = tokens[i];
+    return;
+  }
   auto mayInsert = [&] { return (s.blocks + 1) * block <= settled; };
   while (true) {
     size_t left = tokens.size() - used;

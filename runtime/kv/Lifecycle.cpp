@@ -84,7 +84,7 @@ void BlockManager::freeSlot(uint32_t slot, StepId last) {
   Sequence &s = sequences[slot];
   for (StepId step = completed + 1; s.rows > 0 && step <= closed; ++step)
     if (uint32_t &tokens = row(slot, step); tokens > 0) {
-      --rowsOfStep[step % ring];
+      --rowsOfStep[place(step)];
       --s.rows;
       tokens = 0;
     }
@@ -92,7 +92,7 @@ void BlockManager::freeSlot(uint32_t slot, StepId last) {
   ++s.generation;
   media[slot].clear();
   if (last > completed)
-    slotsAfterStep[last % ring].push_back(slot);
+    slotsAfterStep[place(last)].push_back(slot);
   else
     freeSlots.push_back(slot);
 }

@@ -38,7 +38,7 @@ PrefixCache::PrefixCache(const CacheOptions &options, Pool &device, Pool *host, 
   nodes.resize(capacity);
   info.resize(capacity);
   refs.resize(capacity * slots);
-  buckets.assign(capacity, kNoNode);
+  buckets.assign(capacity * 7 / 8, kNoNode);
   tokenMemory = AlignedBuffer(capacity * block * sizeof(Token));
 }
 

@@ -13,7 +13,7 @@
 // A node lives while it names a page, has children or is held by a sequence.
 // Nodes without a page of a group that needs it are holes: a hit ends before them.
 //
-// Thirty-six bytes a node beside the tokens, four a page slot, four a bucket.
+// Thirty-six bytes a node beside the tokens, four a page slot, three and a half a bucket.
 #pragma once
 
 #include "runtime/base/AlignedBuffer.h"
@@ -180,10 +180,10 @@ private:
   std::vector<GroupSpec> groups;
   std::vector<uint32_t> slotBase, pagesPerBlock;
   std::vector<uint32_t> keptSlots; ///< of groups that keep all
-  std::vector<Node> nodes;
-  std::vector<Info> info;
-  std::vector<PageRef> refs;
-  std::vector<NodeId> buckets;
+  std::vector<Node, LargePages<Node>> nodes;
+  std::vector<Info, LargePages<Info>> info;
+  std::vector<PageRef, LargePages<PageRef>> refs;
+  std::vector<NodeId, LargePages<NodeId>> buckets;
   AlignedBuffer tokenMemory;
   uint32_t carved = 0, live = 0;
   NodeId freeNodes = kNoNode;

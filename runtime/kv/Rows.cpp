@@ -33,7 +33,7 @@ Reply BlockManager::reserve(SequenceId id, uint32_t tokens) {
 void BlockManager::addRow(uint32_t slot, uint32_t tokens) {
   sequences[slot].bound += tokens;
   ++sequences[slot].rows;
-  ++rowsOfStep[open % ring];
+  ++rowsOfStep[place(open)];
   row(slot, open) = tokens;
 }
 

@@ -1,11 +1,14 @@
 // See Roof.h. Each limit is the best of several short runs on all threads at once.
 #include "tools/bench/Roof.h"
 
+#include "runtime/base/AlignedBuffer.h"
+
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <cstring>
 #include <functional>
+#include <span>
 #include <thread>
 #include <vector>
 
@@ -135,11 +138,15 @@ void measureFma(Roof &roof) {
 void measureRead(Roof &roof) {
   typedef uint64_t Vec __attribute__((vector_size(64)));
   constexpr size_t bytes = size_t(192) << 20; // a thread's share, beyond any L3 share
-  std::vector<std::vector<Vec>> buffers(roof.threads);
-  bestTime(roof.threads, 1,
-           [&](unsigned t) { buffers[t].assign(bytes / sizeof(Vec), Vec{} + t + 1); });
+  std::vector<runtime::AlignedBuffer> memory(roof.threads);
+  std::vector<std::span<Vec>> buffers(roof.threads);
+  bestTime(roof.threads, 1, [&](unsigned t) {
+    memory[t] = runtime::AlignedBuffer(bytes);
+    buffers[t] = {reinterpret_cast<Vec *>(memory[t].data()), bytes / sizeof(Vec)};
+    std::ranges::fill(buffers[t], Vec{} + t + 1);
+  });
   double seconds = bestTime(roof.threads, 4, [&](unsigned t) {
-    const std::vector<Vec> &buffer = buffers[t];
+    std::span<const Vec> buffer = buffers[t];
     Vec sums[8] = {};
     for (size_t i = 0; i + 8 <= buffer.size(); i += 8)
       for (int u = 0; u < 8; ++u)

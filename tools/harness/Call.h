@@ -2,9 +2,12 @@
 #pragma once
 
 #include "dialect/reference/Array.h"
+#include "dialect/reference/Rows.h"
+#include "runtime/base/AlignedBuffer.h"
 #include "llvm/Support/Error.h"
 
-#include <new>
+#include <algorithm>
+#include <span>
 
 namespace llmopt::harness {
 
@@ -23,9 +26,9 @@ template <typename T> struct AlignedAllocator {
   AlignedAllocator() = default;
   template <typename U> AlignedAllocator(const AlignedAllocator<U> &) {}
   T *allocate(size_t n) {
-    return static_cast<T *>(::operator new(n * sizeof(T), std::align_val_t(64)));
+    return static_cast<T *>(runtime::allocateAligned(std::max<size_t>(n, 1) * sizeof(T)));
   }
-  void deallocate(T *p, size_t) { ::operator delete(p, std::align_val_t(64)); }
+  void deallocate(T *p, size_t) { std::free(p); }
   bool operator==(const AlignedAllocator &) const { return true; }
 };
 using Bytes = std::vector<uint8_t, AlignedAllocator<uint8_t>>;
@@ -46,6 +49,8 @@ public:
 
   void *data() { return bytes.data() + kGuard; }
   const void *data() const { return bytes.data() + kGuard; }
+  /// The memory with its guard zones.
+  std::span<uint8_t> storage() { return bytes; }
   reference::Array view() const;
   int64_t elements() const;
   double get(llvm::ArrayRef<int64_t> index) const { return view().at(index); }
@@ -84,6 +89,9 @@ struct Call {
   std::vector<HostArray> arrays;
   std::map<std::string, double> numbers;
   int64_t rows = 0; ///< rows of the first dimension of `o` that are due; the rest is padding
+  /// Where the kernels change what they do: whoever runs the call says it, and check() looks
+  /// there when it cannot look at every row.
+  reference::Boundaries boundaries;
 
   HostArray *find(llvm::StringRef name);
   const HostArray *find(llvm::StringRef name) const { return const_cast<Call *>(this)->find(name); }

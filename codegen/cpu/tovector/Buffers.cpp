@@ -108,11 +108,12 @@ void BufferPlan::addUses(Value value, Range &range) {
   Region *home = value.getParentRegion();
   for (OpOperand &use : value.getUses()) {
     Operation *op = use.getOwner();
-    // Row addresses stay for products of the same loop, which fetch rows ahead.
-    if (isa<tile::LoadOp>(op) && op->getBlock() == value.getParentBlock())
-      for (Operation &other : llvm::make_range(op->getIterator(), op->getBlock()->end()))
-        if (isa<tile::MmaOp>(other))
-          range.second = std::max(range.second, 2 * positions.lookup(&other).first + 1);
+    // Rows are read where the product is: those to come, and those that it streams.
+    auto load = dyn_cast<tile::LoadOp>(op);
+    if (load && streamsRows(load, target))
+      op = *load->user_begin();
+    while (isa<tile::PrefetchOp>(op) && isa_and_nonnull<tile::MmaOp>(op->getNextNode()))
+      op = op->getNextNode();
     if (auto map = dyn_cast<tile::MapOp>(op))
       if (tile::MmaOp product = absorbingProduct(map))
         op = product; // reads the map's operands in its place
@@ -217,13 +218,6 @@ void BufferPlan::addPacking(func::FuncOp function) {
     else if (type.getElementType().isBF16() && !mma.getTransposeB())
       addTemporaries(mma, mma.getB(), position);
   });
-}
-
-bool BufferPlan::livesUntil(Value value, Operation *op) const {
-  int64_t at = 2 * positions.lookup(op).first + 1;
-  return hasPlace(value) && llvm::any_of(places[placeOf(value)].life, [&](Range range) {
-           return range.first <= at && at <= range.second;
-         });
 }
 
 int64_t BufferPlan::temporary(Operation *op, unsigned i) const {

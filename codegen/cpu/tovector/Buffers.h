@@ -48,8 +48,6 @@ public:
   int64_t offset(mlir::Value value) const { return places[placeOf(value)].offset; }
   bool hasPlace(mlir::Value value) const { return index.contains(value); }
   bool samePlace(mlir::Value a, mlir::Value b) const { return placeOf(a) == placeOf(b); }
-  /// True when the value's memory still holds it while `op` reads.
-  bool livesUntil(mlir::Value value, mlir::Operation *op) const;
   /// Offset of the temporary through which edge copies at `op` go when there are several.
   int64_t temporary(mlir::Operation *op, unsigned i) const;
   /// Offset of the memory in which a bf16 product packs rows of B in pairs.

@@ -73,14 +73,16 @@ void emitGroup(Emit &emit, const MmaOperands &mma, Value m, Value n, int64_t cou
 } // namespace
 
 void llmopt::cpu::emitDotProduct(Emit &emit, const MmaOperands &mma) {
-  int64_t lanes = emit.target.lanes, whole = mma.n / lanes * lanes;
+  int64_t lanes = emit.target.lanes, groups = mma.n / lanes, whole = groups * lanes;
   // Rows of A inside: the group of B's rows stays in the first-level cache.
   auto group = [&](Value n, int64_t count) {
-    if (mma.fetch && mma.fetch->rows == mma.n)
-      emit.loop(n, emit.add(n, count), 1, [&](Value r) { mma.fetch->row(emit, r); });
     emit.loop(0, mma.m, 1, [&](Value m) { emitGroup(emit, mma, m, n, count); });
   };
-  emit.loop(0, whole, lanes, [&](Value n) { group(n, lanes); });
+  emit.loop(0, groups, 1, [&](Value g) {
+    if (mma.fetch)
+      mma.fetch->part(emit, g, groups);
+    group(emit.mul(g, emit.idx(lanes)), lanes);
+  });
   if (whole < mma.n)
     group(emit.idx(whole), mma.n - whole);
 }

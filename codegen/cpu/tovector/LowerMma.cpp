@@ -131,8 +131,8 @@ void emitByColumns(Emit &emit, MmaOperands mma) {
 }
 
 void emitByRows(Emit &emit, const MmaOperands &mma) {
-  if (mma.fetch) // few rows: the loop over k is the long one; a pass of its own is cheap
-    emit.loop(0, mma.fetch->rows, 1, [&](Value r) { mma.fetch->row(emit, r); });
+  if (mma.fetch)
+    mma.fetch->all(emit);
   emitBlocks(
       emit, mma, mma.m, mma.k, [&](Value k, Value m) { return emit.loadElement(mma.a, m, k); },
       [&](Value k, Value at, int64_t width) { return emit.loadVector(mma.b, k, at, width); });
@@ -174,7 +174,7 @@ LogicalResult Lowering::lowerMma(tile::MmaOp op) {
   mma.m = mma.result.shape.rows;
   mma.n = mma.result.shape.columns;
   mma.k = a.getDimSize(1);
-  mma.fetch = fetchAheadOf(op);
+  mma.fetch = fetchBefore(op);
   DenseElementsAttr splat;
   if (isSplat(op.getC()) && matchPattern(op.getC(), m_Constant(&splat)))
     mma.startScalar =

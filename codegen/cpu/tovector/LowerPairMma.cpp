@@ -82,17 +82,14 @@ struct PairMma {
   }
 
   void run() {
-    if (mma.fetch && mma.fetch->rows != mma.n)
-      emit.loop(0, mma.fetch->rows, 1, [&](Value r) { mma.fetch->row(emit, r); });
     int64_t inner = mma.result.shape.inner;
     RegisterBlock shape = chooseBlock(emit.target, inner, mma.n);
-    int64_t whole = mma.n / shape.count * shape.count;
+    int64_t blocks = mma.n / shape.count, whole = blocks * shape.count;
     emit.loop(0, inner, shape.width, [&](Value at) {
-      emit.loop(0, whole, shape.count, [&](Value first) {
-        if (mma.fetch && mma.fetch->rows == mma.n)
-          emit.loop(first, emit.add(first, shape.count), 1,
-                    [&](Value r) { mma.fetch->row(emit, r); });
-        block(first, at, shape.width / kLanes, shape.count);
+      emit.loop(0, blocks, 1, [&](Value b) {
+        if (mma.fetch)
+          mma.fetch->part(emit, b, blocks);
+        block(emit.mul(b, emit.idx(shape.count)), at, shape.width / kLanes, shape.count);
       });
       if (whole < mma.n)
         block(emit.idx(whole), at, shape.width / kLanes, mma.n - whole);

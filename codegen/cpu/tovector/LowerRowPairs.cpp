@@ -46,7 +46,8 @@ bool llmopt::cpu::streamsRows(tile::LoadOp load, const CpuIsa &isa) {
     return false;
   // The rows are read later than the program says: nothing may write in between.
   for (Operation *op = load->getNextNode(); op != mma; op = op->getNextNode())
-    if (!isa_and_nonnull<tile::MapOp, tile::LoadOp>(op) && !isMemoryEffectFree(op))
+    if (!isa_and_nonnull<tile::MapOp, tile::PrefetchOp>(op) && !isMemoryEffectFree(op) &&
+        !hasSingleEffect<MemoryEffects::Read>(op))
       return false;
   return true;
 }
@@ -95,23 +96,18 @@ struct RowPairMma {
   }
 
   void allScores() {
-    auto group = [&](Value n, int64_t count) {
-      // Spread over the rows of A: a burst of requests would fill the queue of misses.
-      bool fetches = mma.fetch && mma.fetch->rows == mma.n, spread = count % mma.m == 0;
-      if (fetches && !spread)
-        emit.loop(n, emit.add(n, count), 1, [&](Value r) { mma.fetch->row(emit, r); });
-      int64_t share = count / mma.m;
+    int64_t whole = mma.n / kLanes;
+    emit.loop(0, whole, 1, [&](Value group) {
+      Value n = emit.mul(group, emit.idx(kLanes));
       emit.loop(0, mma.m, 1, [&](Value m) {
-        if (fetches && spread)
-          for (int64_t i = 0; i < share; ++i)
-            mma.fetch->row(emit, emit.add(n, emit.add(emit.mul(m, emit.idx(share)), i)));
-        scores(m, n, count);
+        if (mma.fetch)
+          mma.fetch->part(emit, emit.add(emit.mul(group, emit.idx(mma.m)), m), whole * mma.m);
+        scores(m, n, kLanes);
       });
-    };
-    int64_t whole = mma.n / kLanes * kLanes;
-    emit.loop(0, whole, kLanes, [&](Value n) { group(n, kLanes); });
-    if (whole < mma.n)
-      group(emit.idx(whole), mma.n - whole);
+    });
+    if (whole * kLanes < mma.n)
+      emit.loop(0, mma.m, 1,
+                [&](Value m) { scores(m, emit.idx(whole * kLanes), mma.n - whole * kLanes); });
   }
 
   /// Elements 2i of `a` and `b`, from a half of each, side by side.
@@ -122,20 +118,19 @@ struct RowPairMma {
     return vector::ShuffleOp::create(emit, a, b, order);
   }
 
-  /// All rows of C, `chunks` * 32 columns from `at` on.
-  void columns(Value at, int64_t chunks) {
-    int64_t vectors = 2 * chunks;
+  /// All rows of C, `chunks` * 32 columns: pass `pass` of `passes`.
+  void columns(Value pass, int64_t passes, int64_t chunks) {
+    int64_t vectors = 2 * chunks, trips = mma.k / 2;
+    Value at = emit.mul(pass, emit.idx(chunks * kPairs));
     SmallVector<Value> sums;
     auto column = [&](int64_t v) { return emit.add(at, v * kLanes); };
     for (int64_t m = 0; m < mma.m; ++m)
       for (int64_t v = 0; v < vectors; ++v)
         sums.push_back(mma.startVector(emit, emit.idx(m), column(v), kLanes));
-    bool fetches = mma.fetch && mma.fetch->rows == mma.k && mma.fetch->columns == mma.n;
-    sums = emit.loop(0, mma.k / 2, 1, sums, [&](Value pair, ValueRange carried) {
+    sums = emit.loop(0, trips, 1, sums, [&](Value pair, ValueRange carried) {
       Value even = emit.mul(pair, emit.idx(2)), odd = emit.add(even, 1);
-      if (fetches)
-        for (Value r : {even, odd})
-          mma.fetch->row(emit, r, at, chunks * kPairs);
+      if (mma.fetch)
+        mma.fetch->part(emit, emit.add(emit.mul(pass, emit.idx(trips)), pair), passes * trips);
       SmallVector<Value> b, next;
       Value first = row(even), second = row(odd);
       for (int64_t c = 0; c < chunks; ++c) {
@@ -163,7 +158,8 @@ struct RowPairMma {
     for (int64_t c : {2, 4})
       if (chunks % c == 0 && mma.m * 2 * c <= 24)
         together = c;
-    emit.loop(0, mma.n, together * kPairs, [&](Value at) { columns(at, together); });
+    int64_t passes = chunks / together;
+    emit.loop(0, passes, 1, [&](Value pass) { columns(pass, passes, together); });
   }
 };
 
@@ -183,7 +179,7 @@ Value Lowering::rowTable(tile::MmaOp op) {
   };
   Value table = memoryAt(MemRefType::get({padded}, i64), offset);
   auto load = op.getB().getDefiningOp<tile::LoadOp>();
-  if (!load || !streamsRows(load, target)) {
+  if (!load || plan.hasPlace(load.getTile())) {
     Buffer b = buffer(op.getB());
     Value start = pointer(b.memory), step = emit.constant(i64, 2 * b.shape.inner);
     emit.loop(0, rows, 1, [&](Value r) {

@@ -184,15 +184,20 @@ template <typename Op> Transfer describe(Op op, Buffer tile, Buffer addresses) {
 } // namespace
 
 void Lowering::lowerLoad(tile::LoadOp op) {
-  if (streamsRows(op, target))
+  if (!plan.hasPlace(op.getTile()))
     return; // its product reads the rows where they lie
   Emit emit = emitAt(op);
   Transfer described = describe(op, buffer(op.getTile()), buffer(op.getRows()));
   Value count = described.count(emit);
+  // The trip before has asked for these rows.
+  bool announced = llvm::any_of(op.getBase().getUsers(), [&](Operation *user) {
+    return isa<tile::PrefetchOp>(user) && user->getBlock() == op->getBlock();
+  });
   withUnitStride(emit, described, [&](const Transfer &t) {
     emit.loop(0, t.tile.shape.rows, 1, [&](Value r) {
       auto [offset, valid] = t.row(emit, r);
-      prefetchAhead(emit, t, r);
+      if (!announced)
+        prefetchAhead(emit, t, r);
       emit.branch(
           valid, [&, offset = offset] { loadRow(emit, t, r, offset, count); },
           [&] { zeroRow(emit, t.tile, r); });
@@ -235,24 +240,31 @@ void Lowering::lowerStridedRows(tile::StridedRowsOp op) {
 void Lowering::lowerPagedRows(tile::PagedRowsOp op) {
   Emit emit = emitAt(op);
   Buffer rows = buffer(op.getRows());
-  Value none = emit.constant(emit.getI64Type(), -1), page = emit.idx(op.getPage());
-  auto address = [&](Value r) {
+  int64_t lanes = target.lanes;
+  Type index = emit.getIndexType(), i32 = emit.getI32Type(), i64 = emit.getI64Type();
+  auto splat = [&](Value scalar) { return emit.splat(scalar, lanes); };
+  auto broad = [&](Value v) { return splat(arith::IndexCastOp::create(emit, i64, v)); };
+  Value page = splat(emit.constant(i64, op.getPage())), none = splat(emit.constant(i64, -1)),
+        noPage = splat(emit.constant(i32, -1)), offset = broad(op.getOffset()),
+        pageStride = broad(op.getPageStride()), slotStride = broad(op.getSlotStride());
+  auto product = [&](Value a, Value b) { return arith::MulIOp::create(emit, a, b); };
+  auto sum = [&](Value a, Value b) { return arith::AddIOp::create(emit, a, b); };
+  emit.loop(0, rows.shape.inner, lanes, [&](Value r) {
+    Value step = vector::StepOp::create(emit, emit.vec(lanes, index));
+    Value row = sum(splat(r), step);
+    Value inside =
+        arith::CmpIOp::create(emit, arith::CmpIPredicate::slt, row, splat(op.getCount()));
+    Value key =
+        arith::IndexCastOp::create(emit, emit.vec(lanes, i64), sum(splat(op.getKey()), row));
     // Keys count from 0, so unsigned division: a shift when the page is a power of two.
-    Value key = emit.add(op.getKey(), r);
-    Value entry = emit.add(op.getBase(), arith::DivUIOp::create(emit, key, page));
-    Value slot = arith::RemUIOp::create(emit, key, page);
-    Value id = memref::LoadOp::create(emit, op.getTable(), ValueRange{entry});
+    Value entry = arith::DivUIOp::create(emit, key, page);
+    Value slot = arith::SubIOp::create(emit, key, product(entry, page));
+    Value id = vector::GatherOp::create(emit, emit.vec(lanes, i32), op.getTable(),
+                                        ValueRange{op.getBase()}, entry, inside, noPage);
     Value known =
         arith::CmpIOp::create(emit, arith::CmpIPredicate::sge, id, emit.zero(id.getType()));
-    Value p = arith::IndexCastOp::create(emit, emit.getIndexType(), id);
-    Value at = emit.add(emit.add(op.getOffset(), emit.mul(p, op.getPageStride())),
-                        emit.mul(slot, op.getSlotStride()));
-    Value place = arith::IndexCastOp::create(emit, emit.getI64Type(), at);
-    return Value(arith::SelectOp::create(emit, known, place, none));
-  };
-  Value count = emit.maxIndex(emit.minIndex(op.getCount(), emit.idx(rows.shape.rows)), emit.idx(0));
-  emit.loop(emit.idx(0), count, 1,
-            [&](Value r) { emit.storeElement(address(r), rows, r, emit.idx(0)); });
-  emit.loop(count, emit.idx(rows.shape.rows), 1,
-            [&](Value r) { emit.storeElement(none, rows, r, emit.idx(0)); });
+    Value p = arith::ExtSIOp::create(emit, emit.vec(lanes, i64), id);
+    Value at = sum(sum(offset, product(p, pageStride)), product(slot, slotStride));
+    emit.storeVector(arith::SelectOp::create(emit, known, at, none), rows, emit.idx(0), r);
+  });
 }

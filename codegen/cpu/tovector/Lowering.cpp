@@ -143,6 +143,7 @@ LogicalResult Lowering::lowerBlock(Block &block) {
 LogicalResult Lowering::lowerOp(Operation *op) {
   return TypeSwitch<Operation *, LogicalResult>(op)
       .Case([&](tile::LoadOp load) { return lowerLoad(load), success(); })
+      .Case([&](tile::PrefetchOp prefetch) { return lowerPrefetch(prefetch), success(); })
       .Case([&](tile::StoreOp store) { return lowerStore(store), success(); })
       .Case([&](tile::StridedRowsOp rows) { return lowerStridedRows(rows), success(); })
       .Case([&](tile::PagedRowsOp rows) { return lowerPagedRows(rows), success(); })

@@ -37,7 +37,6 @@ private:
   // LowerTransfer.cpp
   void lowerLoad(tile::LoadOp op);
   void lowerStore(tile::StoreOp op);
-  std::optional<FetchAhead> fetchAheadOf(tile::MmaOp mma);
   void lowerStridedRows(tile::StridedRowsOp op);
   void lowerPagedRows(tile::PagedRowsOp op);
   // LowerMma.cpp, LowerDot.cpp
@@ -46,6 +45,10 @@ private:
   // LowerRowPairs.cpp
   void lowerRowPairs(tile::MmaOp op, MmaOperands operands);
   mlir::Value rowTable(tile::MmaOp op);
+  // Prefetch.cpp
+  FetchAhead fetchOf(tile::PrefetchOp op);
+  std::optional<FetchAhead> fetchBefore(tile::MmaOp mma);
+  void lowerPrefetch(tile::PrefetchOp op);
   // LowerMap.cpp
   mlir::LogicalResult lowerMap(tile::MapOp op);
   // LowerColumns.cpp
@@ -58,17 +61,20 @@ private:
   llvm::DenseMap<std::pair<mlir::Type, int64_t>, mlir::Value> views;
 };
 
-/// Rows of a later load, to be fetched while a product of few rows computes: decode is
-/// bound by memory, which would idle meanwhile.
+/// Rows that a tile.prefetch names, to be asked for while the product after it computes.
 struct FetchAhead {
-  mlir::Value base, first;
+  mlir::Value base;
   Buffer addresses;
   int64_t columns = 0, rows = 0;
-  bool nextTrip = false; ///< rows of the next trip, guessed to follow at the same distance
 
-  void row(Emit &emit, mlir::Value r) const { row(emit, r, {}, columns); }
-  /// Only `count` columns from `from` on.
-  void row(Emit &emit, mlir::Value r, mlir::Value from, int64_t count) const;
+  /// Part i of `parts` about equal ones, i < parts.
+  void part(Emit &emit, mlir::Value i, int64_t parts) const;
+  /// All of them, row by row.
+  void all(Emit &emit) const;
+
+private:
+  /// `count` cache lines of row r from line `from` on.
+  void lines(Emit &emit, mlir::Value r, mlir::Value from, int64_t count) const;
 };
 
 /// Operands of a product in memory. `start` is the accumulator read, absent for a splat.

@@ -13,7 +13,7 @@ using bundle::Program;
 namespace {
 
 Status checkImage(const Image &image, size_t index, const CpuInfo &cpu) {
-  if (!image.triple.starts_with("x86_64"))
+  if (image.format != bundle::ImageFormat::Object || !image.triple.starts_with("x86_64"))
     return makeStatus(StatusCode::Unavailable,
                       "image {} is for '{}'; this runtime runs x86_64 images on a CPU; "
                       "compile the spec for this machine",

@@ -1,8 +1,4 @@
-// A program made executable on this CPU.
-//
-//   StatusOr<CpuProgram> program = CpuProgram::load(bundle);
-//   StatusOr<BoundCall> call = BoundCall::bind(*program, arguments);   //
-//   BoundCall.h Status status = call->run(pool);
+// A program's code made executable on this CPU: what CpuDevice launches.
 #pragma once
 
 #include "runtime/bundle/Program.h"

@@ -2,7 +2,6 @@
 #include "Support.h"
 
 #include "runtime/bundle/BundleIO.h"
-#include "runtime/device/cpu/BoundCall.h"
 
 #include <cstring>
 

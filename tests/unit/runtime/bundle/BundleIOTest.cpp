@@ -17,7 +17,7 @@ using llmopt::runtime::StatusOr;
 
 namespace {
 
-constexpr size_t kHeaderBytes = 32, kAbiAt = 12, kSizeAt = 16, kChecksumAt = 24;
+constexpr size_t kHeaderBytes = 32, kFormatAt = 8, kAbiAt = 12, kSizeAt = 16, kChecksumAt = 24;
 
 /// Small, but every kind of field occurs with a value that is not its default.
 Program sample() {
@@ -51,7 +51,20 @@ Program sample() {
                      {"window", ScalarType::I64, 7, 0, 0}};
   program.kernels = {{"attend", KernelKind::Attend, 0, 16, 64, 4096, 1.5},
                      {"merge", KernelKind::Merge, 0, 0, 0, 0, 1}};
-  program.images = {{"x86_64-unknown-linux-gnu", "x86-64-v3", "+avx2", {0x7f, 'E', 'L', 'F'}}};
+  program.target = "cuda:sm_80";
+  program.kernels[0].otherImages = {1, 2};
+  program.kernels[0].blockThreads = 128;
+  program.kernels[0].sharedBytes = 49152;
+  program.kernels[0].clusterBlocks = 2;
+  program.images = {{"x86_64-unknown-linux-gnu", "x86-64-v3", "+avx2", {0x7f, 'E', 'L', 'F'}},
+                    {"nvptx64-nvidia-cuda",
+                     "sm_80",
+                     "",
+                     {0x7f, 'E', 'L', 'F'},
+                     ImageFormat::Cubin,
+                     13000,
+                     {168, 16, 8, 24, 1024, {"C7511: serialised"}}},
+                    {"nvptx64-nvidia-cuda", "compute_80", "", {'.'}, ImageFormat::Ptx, 13000, {}}};
   return program;
 }
 
@@ -104,6 +117,20 @@ TEST(BundleIO, OtherAbiIsRefusedByName) {
     EXPECT_EQ(read.status().message(),
               fmt::format("bundle has ABI version {}; this runtime runs version 1; "
                           "compile the spec again",
+                          version));
+  }
+}
+
+TEST(BundleIO, OtherFormatsAreRefusedByName) {
+  std::vector<uint8_t> bytes = serialize(sample());
+  for (uint32_t version : {1u, 3u}) {
+    std::memcpy(bytes.data() + kFormatAt, &version, sizeof(version));
+    StatusOr<Program> read = deserialize(bytes);
+    ASSERT_FALSE(read);
+    EXPECT_EQ(read.status().code(), StatusCode::Unavailable);
+    EXPECT_EQ(read.status().message(),
+              fmt::format("bundle has format version {}; this runtime reads version 2; compile "
+                          "the spec again",
                           version));
   }
 }
@@ -161,7 +188,7 @@ TEST(BundleIO, TrailingBytesAreRefused) {
 
 TEST(BundleIO, LengthsAreBoundedBeforeAllocation) {
   std::vector<uint8_t> bytes = serialize(Program());
-  std::memset(bytes.data() + kHeaderBytes, 0xff, 4); // length of the key
+  std::memset(bytes.data() + kHeaderBytes + 4, 0xff, 4); // length of the first program's key
   recomputeChecksum(bytes);
   StatusOr<Program> read = deserialize(bytes);
   ASSERT_FALSE(read);
@@ -175,8 +202,12 @@ TEST(BundleIO, IndicesAndEnumeratorsAreChecked) {
                 "slot 1 names dimension 3 of buffer 'o'; it has rank 3");
   expectInvalid([](Program &p) { p.slots[0].kind = SlotKind(3); },
                 "kind of slot 0 is 3; the last known one is 2");
-  expectInvalid([](Program &p) { p.kernels[1].image = 1; },
-                "kernel 1 ('merge') names image 1; the program has 1 images");
+  expectInvalid([](Program &p) { p.kernels[1].image = 3; },
+                "kernel 1 ('merge') names image 3; the program has 3 images");
+  expectInvalid([](Program &p) { p.kernels[0].otherImages[1] = 4; },
+                "kernel 0 ('attend') names image 4; the program has 3 images");
+  expectInvalid([](Program &p) { p.images[2].format = ImageFormat(3); },
+                "format of image 2 is 3; the last known one is 2");
   expectInvalid([](Program &p) { p.scalars[1].perHeadBuffer = 3; },
                 "scalar 1 ('window') names per-head buffer 3; allowed are -1 and the "
                 "program's 3 buffers");
@@ -202,6 +233,50 @@ TEST(BundleIO, FactsAreChecked) {
   expectInvalid([](Program &p) { p.facts.may.intervals[0].hi = {{BoundOp::Add}}; },
                 "may bounds: interval 0: bound program instruction 0 needs two operands; "
                 "the stack holds 0");
+}
+
+TEST(BundleIO, LaunchNumbersOfCudaKernelsAreChecked) {
+  expectInvalid([](Program &p) { p.kernels[0].blockThreads = 0; },
+                "kernel 0 ('attend') has 0 threads a block; 1 to 1024 is allowed");
+  expectInvalid([](Program &p) { p.kernels[0].sharedBytes = 2 << 20; },
+                "kernel 0 ('attend') wants 2097152 bytes of shared memory; at most 1048576 are "
+                "allowed");
+  expectInvalid([](Program &p) { p.kernels[0].clusterBlocks = 17; },
+                "kernel 0 ('attend') has 17 blocks a cluster; 1 to 16 is allowed");
+}
+
+TEST(BundleIO, AFamilyHoldsProgramsOfSeveralTargets) {
+  std::vector<Program> family = {sample(), Program()};
+  StatusOr<std::vector<Program>> read = deserializeFamily(serialize(family));
+  ASSERT_TRUE(read) << read.status().toString();
+  EXPECT_EQ(*read, family);
+  StatusOr<Program> one = deserialize(serialize(family));
+  ASSERT_FALSE(one);
+  EXPECT_EQ(one.status().message(),
+            "the bundle holds 2 programs, for cuda:sm_80, cpu; one is wanted here");
+  EXPECT_EQ(deserialize(serialize(std::span<const Program>())).status().message(),
+            "the bundle holds no program");
+}
+
+TEST(BundleFile, FamiliesAreSavedWholeAndOfOneAbi) {
+  std::string path = temporaryPath("family");
+  std::vector<Program> family = {sample(), Program()};
+  ASSERT_TRUE(saveFamily(family, path).ok());
+  StatusOr<std::vector<Program>> read = loadFamily(path);
+  ASSERT_TRUE(read) << read.status().toString();
+  EXPECT_EQ(*read, family);
+  EXPECT_EQ(loadBundle(path).status().message(),
+            fmt::format("bundle '{}': the bundle holds 2 programs, for cuda:sm_80, cpu; one is "
+                        "wanted here",
+                        path));
+  std::filesystem::remove(path);
+  family[1].abiVersion = 7;
+  EXPECT_EQ(saveFamily(family, path).message(),
+            fmt::format("bundle '{}' is not saved: its programs have ABI versions 1 and 7; one "
+                        "is allowed",
+                        path));
+  EXPECT_FALSE(saveFamily({}, path).ok());
+  EXPECT_FALSE(std::filesystem::exists(path));
 }
 
 TEST(BundleFile, SaveAndLoad) {

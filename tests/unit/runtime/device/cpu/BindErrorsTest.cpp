@@ -19,7 +19,7 @@ protected:
   }
 
   Spec spec;
-  CpuProgram program = loadOrDie(makeProgram(spec));
+  std::shared_ptr<DeviceProgram> program = loadOrDie(makeProgram(spec));
   Case data{spec, {2, 1}, {10, 7}};
 };
 
@@ -82,7 +82,7 @@ TEST_F(BindErrors, OffsetsAndLengths) {
             "array 'cu_q' has 2 after 3 at entry 2; offsets must ascend from 0");
   data.cuQ = {-1, 2, 3};
   EXPECT_EQ(message([](CallArguments &) {}),
-            "array 'cu_q' has -1 after 0 at entry 0; offsets must ascend from 0");
+            "array 'cu_q' begins with -1; offsets must ascend from 0");
   data.cuQ = {0, 2, 4};
   EXPECT_EQ(message([](CallArguments &) {}),
             "array 'cu_q' ends at 4; the array that it divides has 3 entries");
@@ -137,7 +137,7 @@ TEST_F(BindErrors, PageIdsWhenAsked) {
 TEST(BindErrorsOfDenseKeys, LengthsBeyondTheKeys) {
   Spec spec{.kvForm = KvForm::Dense};
   Case data(spec, {1}, {10});
-  CpuProgram program = loadOrDie(makeProgram(spec));
+  std::shared_ptr<DeviceProgram> program = loadOrDie(makeProgram(spec));
   data.keyLens[0] = 14; // 13 are there
   EXPECT_EQ(BoundCall::bind(program, data.arguments()).status().message(),
             "array 'kv_len' gives sequence 0 a length of 14; 0 to 13 keys are there");
@@ -183,9 +183,8 @@ TEST(Bundle, ASavedProgramRunsAfterLoading) {
   Spec spec;
   StatusOr<Program> read = deserialize(serialize(makeProgram(spec)));
   ASSERT_TRUE(read) << read.status().toString();
-  ThreadPool pool(2);
   Case data(spec, {3, 1}, {11, 30});
-  runOrDie(loadOrDie(*read), data.arguments(), {}, pool);
+  runOrDie(loadOrDie(*read), data.arguments(), {});
   data.expectRight();
 }
 
@@ -211,7 +210,7 @@ TEST(Arguments, MasksMustReachAsFarAsTheBatch) {
   Program program = makeProgram(spec);
   program.buffers.push_back(
       {"bias", BufferRole::Bias, ElementType::F32, false, true, {-1, -1, -1, -1}});
-  CpuProgram loaded = loadOrDie(program);
+  std::shared_ptr<DeviceProgram> loaded = loadOrDie(program);
   Case data(spec, {4, 2}, {10, 12});
   float value = 0;
   auto bind = [&](std::vector<int64_t> shape) {

@@ -3,7 +3,8 @@
 #pragma once
 
 #include "runtime/base/File.h"
-#include "runtime/device/cpu/BoundCall.h"
+#include "runtime/device/BoundCall.h"
+#include "runtime/device/cpu/CpuDevice.h"
 
 #include <cmath>
 #include <gtest/gtest.h>
@@ -211,6 +212,12 @@ struct Case {
     return given;
   }
 
+  /// Pages that the table gives a sequence.
+  int64_t pagesOf(size_t sequence) const {
+    auto row = table.begin() + int64_t(sequence) * columnsOrLength;
+    return std::find(row, row + columnsOrLength, -1) - row;
+  }
+
   /// Compares output and LSE with softmax computed in double.
   void expectRight(double scale = 0.25, int64_t window = 1 << 30) const {
     int64_t group = spec.queryHeads / spec.kvHeads;
@@ -293,22 +300,41 @@ private:
   }
 };
 
-inline CpuProgram loadOrDie(Program program) {
-  StatusOr<CpuProgram> loaded = CpuProgram::load(std::move(program));
+/// A CPU device with so many threads.
+inline std::shared_ptr<CpuDevice> cpuDevice(uint32_t threads = 2) {
+  StatusOr<std::shared_ptr<CpuDevice>> device = CpuDevice::create(threads);
+  EXPECT_TRUE(device) << device.status().toString();
+  if (!device)
+    std::abort();
+  return *device;
+}
+
+inline std::shared_ptr<DeviceProgram> loadOrDie(Program program,
+                                                std::shared_ptr<Device> device = cpuDevice()) {
+  StatusOr<std::shared_ptr<DeviceProgram>> loaded = device->load(std::move(program));
   EXPECT_TRUE(loaded) << loaded.status().toString();
   if (!loaded)
     std::abort();
   return *loaded;
 }
 
+/// Runs on a stream of its own.
+inline Status runCall(BoundCall &call, Device &device) {
+  StatusOr<std::unique_ptr<Stream>> stream = device.createStream();
+  if (!stream)
+    return stream.status();
+  Status status = call.run(**stream);
+  return status.ok() ? (*stream)->synchronize() : status;
+}
+
 /// Binds, runs and returns the plan.
-inline Plan runOrDie(const CpuProgram &program, const CallArguments &arguments,
-                     const BindOptions &options, ThreadPool &pool) {
+inline Plan runOrDie(const std::shared_ptr<DeviceProgram> &program, const CallArguments &arguments,
+                     const BindOptions &options = {}) {
   StatusOr<BoundCall> call = BoundCall::bind(program, arguments, options);
   EXPECT_TRUE(call) << call.status().toString();
   if (!call)
     return {};
-  Status status = call->run(pool);
+  Status status = runCall(*call, *program->device());
   EXPECT_TRUE(status.ok()) << status.toString();
   return call->plan();
 }

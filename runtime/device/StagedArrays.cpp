@@ -1,0 +1,68 @@
+#include "runtime/device/StagedArrays.h"
+
+#include <algorithm>
+#include <new>
+#include <string_view>
+
+namespace llmopt::runtime {
+
+namespace {
+
+/// Whether the program's kernels write an array.
+bool isWritten(const bundle::Program &program, std::string_view name) {
+  bool appends = std::any_of(program.kernels.begin(), program.kernels.end(),
+                             [](const auto &k) { return k.kind == bundle::KernelKind::Append; });
+  for (const bundle::Buffer &buffer : program.buffers)
+    if (buffer.name == name)
+      return buffer.output || (appends && (buffer.role == bundle::BufferRole::KeyPool ||
+                                           buffer.role == bundle::BufferRole::ValuePool));
+  return false;
+}
+
+} // namespace
+
+uint64_t spannedBytes(const ArrayRef &array) {
+  uint64_t last = 0;
+  for (size_t dim = 0; dim < array.shape.size(); ++dim) {
+    if (array.shape[dim] <= 0)
+      return 0;
+    uint64_t stride = dim < array.strides.size() ? static_cast<uint64_t>(array.strides[dim]) : 0;
+    last += static_cast<uint64_t>(array.shape[dim] - 1) * stride;
+  }
+  return (last + 1) * bytesOf(array.type);
+}
+
+StatusOr<StagedArrays> StagedArrays::upload(Stream &stream, const bundle::Program &program,
+                                            const CallArguments &arguments,
+                                            const ArrayStorage &storage) try {
+  StagedArrays staged;
+  staged.onDevice = arguments;
+  if (stream.device()->facts().hostMemory)
+    return staged;
+  for (auto &[name, array] : staged.onDevice.arrays) {
+    auto *first = static_cast<uint8_t *>(array.data);
+    std::span<uint8_t> bytes{first, spannedBytes(array)};
+    if (auto given = storage.find(name); given != storage.end())
+      bytes = given->second;
+    StatusOr<DeviceMemory> memory = stream.device()->allocate(bytes.size());
+    if (!memory)
+      return memory.status().withContext(fmt::format("array '{}'", name));
+    if (!bytes.empty())
+      LLMOPT_RETURN_IF_ERROR(stream.copyIn(memory->data(), bytes.data(), bytes.size()));
+    array.host = first;
+    array.data = memory->data() + (first - bytes.data());
+    staged.copies.push_back({bytes.data(), *std::move(memory), isWritten(program, name)});
+  }
+  return staged;
+} catch (const std::bad_alloc &) {
+  return makeStatus(StatusCode::ResourceExhausted, "no memory to copy the arrays of a call");
+}
+
+Status StagedArrays::download(Stream &stream, Which which) {
+  for (Copy &copy : copies)
+    if (copy.memory.size() && (copy.written || which == Which::All))
+      LLMOPT_RETURN_IF_ERROR(stream.copyOut(copy.host, copy.memory.data(), copy.memory.size()));
+  return stream.synchronize();
+}
+
+} // namespace llmopt::runtime

@@ -1,0 +1,57 @@
+#include "runtime/device/sim/Fault.h"
+
+#include <fmt/format.h>
+
+namespace llmopt::sim {
+
+std::string_view toString(FaultKind kind) {
+  switch (kind) {
+  case FaultKind::GlobalOutOfBounds:
+    return "global-out-of-bounds";
+  case FaultKind::WriteToReadOnly:
+    return "write-to-read-only";
+  case FaultKind::SharedOutOfBounds:
+    return "shared-out-of-bounds";
+  case FaultKind::LocalOutOfBounds:
+    return "local-out-of-bounds";
+  case FaultKind::ParamOutOfBounds:
+    return "param-out-of-bounds";
+  case FaultKind::Misaligned:
+    return "misaligned";
+  case FaultKind::InvalidAddress:
+    return "invalid-address";
+  case FaultKind::DivergentSync:
+    return "divergent-sync";
+  case FaultKind::InvalidLane:
+    return "invalid-lane";
+  case FaultKind::InvalidBarrier:
+    return "invalid-barrier";
+  case FaultKind::Deadlock:
+    return "deadlock";
+  case FaultKind::StepBudget:
+    return "step-budget";
+  case FaultKind::Trap:
+    return "trap";
+  case FaultKind::CallFailure:
+    return "call-failure";
+  }
+  return "unknown";
+}
+
+std::string Fault::message() const {
+  std::string text = fmt::format("{} in kernel '{}', block ({}, {}, {}), warp {}", toString(kind),
+                                 kernel, block[0], block[1], block[2], warp);
+  if (lane)
+    text += fmt::format(", lane {}", *lane);
+  text += fmt::format(": {}", detail);
+  if (address)
+    text += fmt::format("; address {:#x}", *address);
+  if (!buffer.empty())
+    text += fmt::format(", {}", buffer);
+  text += fmt::format("; at {}:{}: '{}'", module, line, instruction);
+  if (!sourceFile.empty())
+    text += fmt::format(" ({}:{})", sourceFile, sourceLine);
+  return text;
+}
+
+} // namespace llmopt::sim

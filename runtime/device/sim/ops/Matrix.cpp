@@ -1,0 +1,353 @@
+// mma.sync (PTX ISA 9.7.14): D = A * B + C on fragments. Products are exact in
+// f32 and summed in f32 in the order of k, which the ISA leaves open; a result
+// of f16 is rounded once, at the end.
+#include "runtime/device/sim/exec/Fragment.h"
+#include "runtime/device/sim/exec/Warp.h"
+#include "runtime/device/sim/numeric/Float32.h"
+#include "runtime/device/sim/numeric/Half.h"
+#include "runtime/device/sim/ops/Ops.h"
+
+#include <algorithm>
+#include <limits>
+#include <memory>
+
+namespace llmopt::sim {
+
+using ptx::Operand;
+using ptx::Type;
+using runtime::Status;
+
+namespace {
+
+constexpr uint32_t kMaxM = 16, kN = 8, kMaxK = 32;
+
+/// Classes of element types that a shape exists for.
+enum class Elements : uint8_t { F16, BF16, TF32, F8, Int8 };
+
+struct MmaRow {
+  std::string_view shape;
+  uint32_t m, k;
+  Elements elements;
+};
+
+constexpr MmaRow kRows[] = {
+    {"m16n8k8", 16, 8, Elements::F16},    {"m16n8k16", 16, 16, Elements::F16},
+    {"m16n8k8", 16, 8, Elements::BF16},   {"m16n8k16", 16, 16, Elements::BF16},
+    {"m16n8k4", 16, 4, Elements::TF32},   {"m16n8k8", 16, 8, Elements::TF32},
+    {"m16n8k16", 16, 16, Elements::F8},   {"m16n8k32", 16, 32, Elements::F8},
+    {"m8n8k16", 8, 16, Elements::Int8},   {"m16n8k16", 16, 16, Elements::Int8},
+    {"m16n8k32", 16, 32, Elements::Int8},
+};
+
+uint32_t elementBits(Elements elements) {
+  switch (elements) {
+  case Elements::F16:
+  case Elements::BF16:
+    return 16;
+  case Elements::TF32:
+    return 32;
+  case Elements::F8:
+  case Elements::Int8:
+    return 8;
+  }
+  return 0;
+}
+
+/// Places in a matrix, by [register * perRegister + element][lane].
+struct Places {
+  uint32_t registers = 0, perRegister = 1;
+  std::array<std::array<uint16_t, kLanes>, 16> at = {};
+
+  Places(const FragmentLayout &layout, uint32_t stride)
+      : registers(layout.registers), perRegister(layout.perRegister) {
+    for (uint32_t reg = 0; reg < registers; ++reg)
+      for (uint32_t element = 0; element < perRegister; ++element)
+        for (uint32_t lane = 0; lane < kLanes; ++lane) {
+          Coordinate c = layout.at(lane, reg, element);
+          at[reg * perRegister + element][lane] = static_cast<uint16_t>(c.row * stride + c.col);
+        }
+  }
+};
+
+/// A row of the table, with all layouts worked out.
+struct MmaPlan {
+  const MmaRow &row;
+  Places a, b, c32, c16;
+
+  explicit MmaPlan(const MmaRow &row)
+      : row(row), a(operandLayoutA(row.m, row.k, elementBits(row.elements)), row.k),
+        b(operandLayoutB(row.k, elementBits(row.elements)), kN),
+        c32(accumulatorLayout(row.m, 32), kN), c16(accumulatorLayout(row.m, 16), kN) {}
+};
+
+const MmaPlan &planOf(size_t row) {
+  static const std::vector<MmaPlan> plans = [] {
+    std::vector<MmaPlan> all;
+    for (const MmaRow &r : kRows)
+      all.emplace_back(r);
+    return all;
+  }();
+  return plans[row];
+}
+
+/// What the handlers read; packed into inst.imm.
+struct Variant {
+  uint8_t row = 0;
+  Type a = Type::None, b = Type::None;
+  bool halfC = false, halfD = false, saturate = false;
+
+  int64_t pack() const {
+    return row | static_cast<int64_t>(a) << 8 | static_cast<int64_t>(b) << 16 |
+           int64_t{halfC} << 24 | int64_t{halfD} << 25 | int64_t{saturate} << 26;
+  }
+  static Variant unpack(int64_t bits) {
+    return {static_cast<uint8_t>(bits & 0xff),
+            static_cast<Type>(bits >> 8 & 0xff),
+            static_cast<Type>(bits >> 16 & 0xff),
+            (bits >> 24 & 1) != 0,
+            (bits >> 25 & 1) != 0,
+            (bits >> 26 & 1) != 0};
+  }
+};
+
+// Elements to floats, without branches where there are many.
+float halfToFloat(uint32_t bits) {
+  uint32_t magnitude = (bits & 0x7fff) << 13;
+  auto value = std::bit_cast<uint32_t>(std::bit_cast<float>(magnitude) * 0x1p112f);
+  value |= (bits & 0x7c00) == 0x7c00 ? 0x7f800000u : 0u;
+  return std::bit_cast<float>(value | (bits & 0x8000) << 16);
+}
+float singleToFloat(uint32_t bits) { return std::bit_cast<float>(bits); }
+float bfloatToFloat(uint32_t bits) { return std::bit_cast<float>((bits & 0xffff) << 16); }
+/// The hardware does not read the lower mantissa bits.
+float tf32ToFloat(uint32_t bits) { return std::bit_cast<float>(bits & 0xffffe000); }
+
+template <const FloatFormat &Format> float smallToFloat(uint32_t bits) {
+  static const std::array<float, 256> table = [] {
+    std::array<float, 256> values{};
+    for (uint32_t i = 0; i < 256; ++i)
+      values[i] = decodeFloat(i, Format);
+    return values;
+  }();
+  return table[bits & 0xff];
+}
+
+template <float (*Convert)(uint32_t)>
+void unpackAs(const Warp &warp, const uint32_t *rows, const Places &places, float *matrix) {
+  uint32_t width = 32 / places.perRegister;
+  for (uint32_t reg = 0; reg < places.registers; ++reg) {
+    const uint32_t *cells = warp.narrow(rows[reg]);
+    for (uint32_t element = 0; element < places.perRegister; ++element) {
+      const auto &at = places.at[reg * places.perRegister + element];
+      alignas(64) float values[kLanes];
+      for (uint32_t lane = 0; lane < kLanes; ++lane)
+        values[lane] = Convert(cells[lane] >> width * element);
+      for (uint32_t lane = 0; lane < kLanes; ++lane)
+        matrix[at[lane]] = values[lane];
+    }
+  }
+}
+
+void unpackFloats(const Warp &warp, const uint32_t *rows, const Places &places, Type type,
+                  float *matrix) {
+  switch (type) {
+  case Type::F16:
+    return unpackAs<&halfToFloat>(warp, rows, places, matrix);
+  case Type::BF16:
+    return unpackAs<&bfloatToFloat>(warp, rows, places, matrix);
+  case Type::TF32:
+    return unpackAs<&tf32ToFloat>(warp, rows, places, matrix);
+  case Type::E4M3:
+    return unpackAs<&smallToFloat<kE4M3>>(warp, rows, places, matrix);
+  default:
+    return unpackAs<&smallToFloat<kE5M2>>(warp, rows, places, matrix);
+  }
+}
+
+using Row8 = float __attribute__((vector_size(32)));
+
+/// C += A * B for matrices in row order; m is 16 for all float shapes.
+[[gnu::always_inline]] inline void multiplyBody(const float *a, const Row8 *b, Row8 *c,
+                                                uint32_t k) {
+  constexpr uint32_t kTogether = 8;
+  for (uint32_t first = 0; first < kMaxM; first += kTogether) {
+    Row8 sums[kTogether];
+    for (uint32_t r = 0; r < kTogether; ++r)
+      sums[r] = c[first + r];
+    for (uint32_t i = 0; i < k; ++i)
+      for (uint32_t r = 0; r < kTogether; ++r)
+        sums[r] += a[(first + r) * k + i] * b[i];
+    for (uint32_t r = 0; r < kTogether; ++r)
+      c[first + r] = sums[r];
+  }
+}
+
+void multiplyPlain(const float *a, const Row8 *b, Row8 *c, uint32_t k) { multiplyBody(a, b, c, k); }
+
+using Multiply = void (*)(const float *, const Row8 *, Row8 *, uint32_t);
+
+#if defined(__x86_64__)
+__attribute__((target("avx2,fma"))) void multiplyVector(const float *a, const Row8 *b, Row8 *c,
+                                                        uint32_t k) {
+  multiplyBody(a, b, c, k);
+}
+const Multiply kMultiply = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")
+                               ? &multiplyVector
+                               : &multiplyPlain;
+#else
+const Multiply kMultiply = &multiplyPlain;
+#endif
+
+void countProduct(Warp &warp, const MmaRow &row) {
+  ++warp.tally->counters.mma;
+  warp.tally->counters.mmaMultiplyAdds += uint64_t{row.m} * kN * row.k;
+}
+
+void mmaFloat(Warp &warp, const Inst &inst, LaneMask) {
+  Variant v = Variant::unpack(inst.imm);
+  const MmaPlan &plan = planOf(v.row);
+  const uint32_t *d = warp.list(inst);
+  const uint32_t *a = d + inst.outputs;
+  const uint32_t *b = a + plan.a.registers;
+  const uint32_t *c = b + plan.b.registers;
+  alignas(64) float matrixA[kMaxM * kMaxK];
+  alignas(64) float matrixB[kMaxK * kN];
+  alignas(64) float matrixC[kMaxM * kN];
+  unpackFloats(warp, a, plan.a, v.a, matrixA);
+  unpackFloats(warp, b, plan.b, v.b, matrixB);
+  if (v.halfC)
+    unpackAs<&halfToFloat>(warp, c, plan.c16, matrixC);
+  else
+    unpackAs<&singleToFloat>(warp, c, plan.c32, matrixC);
+
+  kMultiply(matrixA, reinterpret_cast<const Row8 *>(matrixB), reinterpret_cast<Row8 *>(matrixC),
+            plan.row.k);
+
+  const Places &places = v.halfD ? plan.c16 : plan.c32;
+  for (uint32_t reg = 0; reg < places.registers; ++reg) {
+    uint32_t *cells = warp.narrow(d[reg]);
+    for (uint32_t lane = 0; lane < kLanes; ++lane) {
+      if (v.halfD)
+        cells[lane] = F16(matrixC[places.at[2 * reg][lane]]).bits |
+                      uint32_t{F16(matrixC[places.at[2 * reg + 1][lane]]).bits} << 16;
+      else
+        cells[lane] = std::bit_cast<uint32_t>(canonical(matrixC[places.at[reg][lane]]));
+    }
+  }
+  countProduct(warp, plan.row);
+}
+
+void unpackBytes(const Warp &warp, const uint32_t *rows, const Places &places, bool isSigned,
+                 int32_t *matrix) {
+  for (uint32_t reg = 0; reg < places.registers; ++reg)
+    for (uint32_t element = 0; element < 4; ++element)
+      for (uint32_t lane = 0; lane < kLanes; ++lane) {
+        auto byte = static_cast<uint8_t>(warp.narrow(rows[reg])[lane] >> 8 * element);
+        matrix[places.at[4 * reg + element][lane]] = isSigned ? static_cast<int8_t>(byte) : byte;
+      }
+}
+
+void mmaInteger(Warp &warp, const Inst &inst, LaneMask) {
+  Variant v = Variant::unpack(inst.imm);
+  const MmaPlan &plan = planOf(v.row);
+  const uint32_t *d = warp.list(inst);
+  const uint32_t *a = d + inst.outputs;
+  const uint32_t *b = a + plan.a.registers;
+  const uint32_t *c = b + plan.b.registers;
+  int32_t matrixA[kMaxM * kMaxK], matrixB[kMaxK * kN];
+  unpackBytes(warp, a, plan.a, v.a == Type::S8, matrixA);
+  unpackBytes(warp, b, plan.b, v.b == Type::S8, matrixB);
+  uint32_t result[4][kLanes];
+  for (uint32_t reg = 0; reg < plan.c32.registers; ++reg)
+    for (uint32_t lane = 0; lane < kLanes; ++lane) {
+      uint32_t place = plan.c32.at[reg][lane], m = place / kN, n = place % kN;
+      int64_t sum = static_cast<int32_t>(warp.narrow(c[reg])[lane]);
+      for (uint32_t k = 0; k < plan.row.k; ++k)
+        sum += matrixA[m * plan.row.k + k] * matrixB[k * kN + n];
+      if (v.saturate)
+        sum = std::clamp<int64_t>(sum, std::numeric_limits<int32_t>::min(),
+                                  std::numeric_limits<int32_t>::max());
+      result[reg][lane] = static_cast<uint32_t>(sum);
+    }
+  for (uint32_t reg = 0; reg < plan.c32.registers; ++reg)
+    std::memcpy(warp.narrow(d[reg]), result[reg], sizeof(result[reg]));
+  countProduct(warp, plan.row);
+}
+
+std::optional<Elements> elementsOf(Type a, Type b) {
+  auto bytes = [](Type t) { return t == Type::S8 || t == Type::U8; };
+  auto small = [](Type t) { return t == Type::E4M3 || t == Type::E5M2; };
+  if (bytes(a) && bytes(b))
+    return Elements::Int8;
+  if (small(a) && small(b))
+    return Elements::F8;
+  if (a != b)
+    return std::nullopt;
+  if (a == Type::F16)
+    return Elements::F16;
+  if (a == Type::BF16)
+    return Elements::BF16;
+  return a == Type::TF32 ? std::optional(Elements::TF32) : std::nullopt;
+}
+
+Status bindFragment(InstDecoder &d, size_t index, uint32_t registers, Type type, bool output) {
+  const Operand &operand = d.operand(index);
+  size_t given = operand.kind == Operand::Kind::Vector ? operand.parts.size() : 1;
+  if (given != registers)
+    return d.invalid(
+        fmt::format("operand {} has {} registers; this shape has {}", index + 1, given, registers));
+  for (size_t i = 0; i < registers; ++i) {
+    const Operand &part = operand.kind == Operand::Kind::Vector ? operand.parts[i] : operand;
+    LLMOPT_RETURN_IF_ERROR(output ? d.listOutput(part, type) : d.listInput(part, type));
+  }
+  return {};
+}
+
+Status decodeMma(InstDecoder &d) {
+  LLMOPT_RETURN_IF_ERROR(d.expectOperands(4));
+  bool sync = d.take("sync") && d.take("aligned") && d.take("row") && d.take("col");
+  Variant v;
+  v.saturate = d.take("satfinite");
+  d.take("kind::f8f6f4");
+  Type result = d.takeType();
+  v.a = d.takeType();
+  v.b = d.takeType();
+  Type accumulator = d.takeType();
+  std::optional<Elements> elements = elementsOf(v.a, v.b);
+  size_t row = 0;
+  while (row < std::size(kRows) &&
+         (!elements || kRows[row].elements != *elements || !d.take(kRows[row].shape)))
+    ++row;
+  if (!sync || row == std::size(kRows))
+    return d.unsupported();
+  bool integer = *elements == Elements::Int8;
+  auto allowed = [&](Type type) {
+    if (integer)
+      return type == Type::S32;
+    bool half = *elements == Elements::F16 || *elements == Elements::F8;
+    return type == Type::F32 || (type == Type::F16 && half);
+  };
+  if (!allowed(result) || !allowed(accumulator) || (v.saturate && !integer))
+    return d.unsupported();
+  v.row = static_cast<uint8_t>(row);
+  v.halfC = accumulator == Type::F16;
+  v.halfD = result == Type::F16;
+  const MmaPlan &plan = planOf(row);
+  auto registers = [&](bool half) { return half ? plan.c16.registers : plan.c32.registers; };
+  LLMOPT_RETURN_IF_ERROR(bindFragment(d, 0, registers(v.halfD), Type::B32, true));
+  LLMOPT_RETURN_IF_ERROR(bindFragment(d, 1, plan.a.registers, Type::B32, false));
+  LLMOPT_RETURN_IF_ERROR(bindFragment(d, 2, plan.b.registers, Type::B32, false));
+  LLMOPT_RETURN_IF_ERROR(bindFragment(d, 3, registers(v.halfC), Type::B32, false));
+  d.inst.imm = v.pack();
+  d.inst.flow = Flow::Converge;
+  d.inst.need = Need::All;
+  d.inst.cls = InstClass::Matrix;
+  d.inst.run = integer ? &mmaInteger : &mmaFloat;
+  return {};
+}
+
+} // namespace
+
+void addMatrixOps(OpTable &table) { table["mma"] = &decodeMma; }
+
+} // namespace llmopt::sim

@@ -1,0 +1,145 @@
+// The simulator behind the device interface.
+#include "runtime/device/sim/SimDevice.h"
+
+#include "tests/unit/sim/Support.h"
+
+using namespace llmopt;
+using namespace llmopt::runtime;
+
+namespace {
+
+// One block a worker, 32 threads: out[worker * 32 + t] = in[worker * 32 + t] + 1.
+// Slots: pointers of in and out behind the header of 64 bytes.
+const char *kPtx = R"(.version 8.0
+.target sm_80
+.address_size 64
+.visible .entry increment(.param .align 8 .b8 block[80])
+{
+  .reg .b32 %r<8>;
+  .reg .b64 %d<8>;
+  ld.param.u64 %d0, [block+64];
+  ld.param.u64 %d1, [block+72];
+  mov.u32 %r0, %ctaid.x;
+  mov.u32 %r1, %tid.x;
+  mad.lo.u32 %r2, %r0, 32, %r1;
+  mul.wide.u32 %d2, %r2, 4;
+  add.u64 %d0, %d0, %d2;
+  add.u64 %d1, %d1, %d2;
+  ld.global.u32 %r3, [%d0];
+  add.u32 %r3, %r3, 1;
+  st.global.u32 [%d1], %r3;
+  ret;
+})";
+
+bundle::Program makeProgram(const std::string &arch = "compute_80") {
+  bundle::Program program;
+  program.name = "increment";
+  program.target = "cuda:sm_80";
+  program.buffers = {
+      {"in", bundle::BufferRole::NewKey, bundle::ElementType::I32, false, false, {-1}},
+      {"out", bundle::BufferRole::KeyPool, bundle::ElementType::I32, true, false, {-1}}};
+  program.slots = {{bundle::SlotKind::Pointer, 0}, {bundle::SlotKind::Pointer, 1}};
+  bundle::Kernel kernel{"increment", bundle::KernelKind::Append};
+  kernel.blockThreads = 32;
+  program.kernels = {kernel};
+  bundle::Image image;
+  image.cpu = arch;
+  image.format = bundle::ImageFormat::Ptx;
+  image.bytes.assign(kPtx, kPtx + std::strlen(kPtx));
+  program.images = {image};
+  return program;
+}
+
+struct Loaded {
+  std::shared_ptr<SimDevice> device = SimDevice::create();
+  std::shared_ptr<DeviceProgram> program = *device->load(makeProgram());
+  std::unique_ptr<Stream> stream = *device->createStream();
+  DeviceMemory in = *device->allocate(64 * 4), out = *device->allocate(64 * 4);
+
+  std::vector<uint8_t> block() const {
+    std::vector<uint8_t> bytes(80);
+    const void *pointers[2] = {in.data(), out.data()};
+    std::memcpy(&bytes[64], pointers, 16);
+    return bytes;
+  }
+};
+
+} // namespace
+
+TEST(SimDevice, RunsKernelsAndReplaysGraphs) {
+  Loaded s;
+  EXPECT_EQ(s.program->imageChoice(), "increment: PTX for compute_80");
+  EXPECT_FALSE(s.device->facts().hostMemory);
+  std::vector<uint32_t> data(64), result(64);
+  for (uint32_t i = 0; i < 64; ++i)
+    data[i] = i;
+  ASSERT_TRUE(s.stream->copyIn(s.in.data(), data.data(), 256).ok());
+  std::vector<uint8_t> block = s.block();
+  KernelCall call{0, block};
+  Status status = s.stream->launch(*s.program, {&call, 1}, 2);
+  ASSERT_TRUE(status.ok()) << status.toString();
+  ASSERT_TRUE(s.stream->copyOut(result.data(), s.out.data(), 256).ok());
+  for (uint32_t i = 0; i < 64; ++i)
+    EXPECT_EQ(result[i], i + 1);
+  EXPECT_EQ(s.device->takeCounters().at("increment").globalLoadBytes, 256u);
+  EXPECT_TRUE(s.device->takeCounters().empty());
+
+  ASSERT_TRUE(s.stream->beginCapture().ok());
+  ASSERT_TRUE(s.stream->launch(*s.program, {&call, 1}, 2).ok());
+  ASSERT_TRUE(s.stream->copyWithin(s.in.data(), s.out.data(), 256).ok());
+  StatusOr<std::unique_ptr<Graph>> graph = s.stream->endCapture();
+  ASSERT_TRUE(graph.ok());
+  for (int i = 0; i < 3; ++i)
+    ASSERT_TRUE(s.stream->replay(**graph).ok());
+  ASSERT_TRUE(s.stream->copyOut(result.data(), s.out.data(), 256).ok());
+  EXPECT_EQ(result[5], 8u);
+}
+
+TEST(SimDevice, AKernelOutsideItsArraysIsStopped) {
+  Loaded s;
+  std::vector<uint8_t> block = s.block();
+  KernelCall call{0, block};
+  Status status = s.stream->launch(*s.program, {&call, 1}, 3);
+  ASSERT_FALSE(status.ok());
+  EXPECT_TRUE(status.message().starts_with("program 'increment': global-out-of-bounds in kernel "
+                                           "'increment', block (2, 0, 0), warp 0, lane 0"))
+      << status.message();
+  ASSERT_TRUE(s.device->lastFault().has_value());
+  EXPECT_EQ(s.device->lastFault()->buffer, "0 bytes after the end of 'in' (256 bytes)");
+
+  // Arrays change places: what kernels only read must not be written.
+  std::memcpy(&block[72], &block[64], 8);
+  status = s.stream->launch(*s.program, {&call, 1}, 1);
+  EXPECT_TRUE(status.ok()) << "an allocation that also holds an output may be written";
+  DeviceMemory other = *s.device->allocate(256);
+  const void *strange = other.data();
+  block = s.block();
+  std::vector<uint8_t> freed = block;
+  {
+    DeviceMemory gone = *s.device->allocate(256);
+    strange = gone.data();
+    std::memcpy(&freed[64], &strange, 8);
+  }
+  KernelCall stale{0, freed};
+  status = s.stream->launch(*s.program, {&stale, 1}, 1);
+  EXPECT_FALSE(status.ok());
+}
+
+TEST(SimDevice, RefusesWhatItCannotRun) {
+  auto failure = [](bundle::Program program, std::optional<CudaArch> chip = {}) {
+    return SimDevice::create(chip)->load(std::move(program)).status().toString();
+  };
+  EXPECT_EQ(
+      failure(makeProgram("compute_90"), *CudaArch::parse("sm_80")),
+      "Unavailable: program 'increment': kernel 'increment' has no PTX that the simulator can "
+      "run; PTX for compute_90 does not run on sm_80; it runs PTX only");
+  bundle::Program cpu = makeProgram();
+  cpu.target = "cpu";
+  EXPECT_EQ(failure(cpu),
+            "Unavailable: program 'increment': it was compiled for 'cpu'; the simulator "
+            "runs CUDA programs");
+  bundle::Program broken = makeProgram();
+  broken.kernels[0].entry = "other";
+  EXPECT_EQ(failure(broken),
+            "DataLoss: program 'increment': the PTX for compute_80 has no kernel 'other'");
+}
