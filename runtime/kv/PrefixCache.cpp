@@ -119,7 +119,8 @@ NodeId PrefixCache::newNode() {
 NodeId PrefixCache::findRoot(Prompt &prompt) const {
   if (prompt.rootSerial && nodes[prompt.rootNode].serial == prompt.rootSerial)
     return prompt.rootNode;
-  auto found = roots.find(mutant(Mutant::KeyIgnored) ? std::string() : prompt.root);
+  static const std::string none;
+  auto found = roots.find(mutant(Mutant::KeyIgnored) ? none : prompt.root);
   if (found == roots.end())
     return kNoNode;
   prompt.rootNode = found->second;

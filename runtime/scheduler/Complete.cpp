@@ -42,6 +42,8 @@ Status Scheduler::complete(const StepResult &result, int64_t nowNs) {
   const Flight &flight = flights[flightHead];
   LLMOPT_RETURN_IF_ERROR(checkResult(flight, result));
   for (size_t i = 0; i < flight.rows.size(); ++i) {
+    if (i + kAhead < flight.rows.size())
+      fetch(flight.rows[i + kAhead].slot);
     const FlightRow &row = flight.rows[i];
     bool wanted = find({row.slot, row.generation}); // else it ended while the row was in flight
     if (wanted && result.status.ok() && !result.rows[i].failed) {
@@ -76,8 +78,10 @@ FinishReason Scheduler::cutAnswer(const Request &request,
   FinishReason reason = tokens.size() >= left ? FinishReason::Length : FinishReason::None;
   if (tokens.size() > left)
     tokens = tokens.first(left);
+  if (!request.stopCount)
+    return reason;
   auto stops = std::span(request.stopTokens).first(request.stopCount);
-  for (size_t i = 0; i < tokens.size() && !stops.empty(); ++i)
+  for (size_t i = 0; i < tokens.size(); ++i)
     if (std::find(stops.begin(), stops.end(), tokens[i]) != stops.end()) {
       tokens = tokens.first(i + 1);
       return FinishReason::Stop;
@@ -104,7 +108,8 @@ void Scheduler::completeRow(const FlightRow &row, const RowResult &result, const
     counts.draftsProposed += row.drafts;
     counts.draftsAccepted += result.tokenCount - 1;
   }
-  request.tokens.insert(request.tokens.end(), tokens.begin(), tokens.end());
+  for (kv::Token token : tokens)
+    request.tokens.push_back(token); // within what was reserved
   uint32_t unsettled = std::min(result.unsettled, valid ? valid - 1 : 0);
   blocks.commit(request.sequence, kv::StepId(step.step),
                 std::span(request.tokens).subspan(request.computed, valid), unsettled);
@@ -113,14 +118,14 @@ void Scheduler::completeRow(const FlightRow &row, const RowResult &result, const
     giveTokens(row.slot, tokens, nowNs);
   if (reason != FinishReason::None)
     endRequest(row.slot, reason, nowNs);
-  else if (request.params.filter && !tokens.empty())
-    request.blocked = !request.params.filter->prepare(handleOf(row.slot), request.tokens);
+  else if (request.filter && !tokens.empty())
+    request.blocked = !request.filter->prepare(handleOf(row.slot), request.tokens);
 }
 
 void Scheduler::giveTokens(uint32_t slot, std::span<const kv::Token> tokens, int64_t nowNs) {
   Request &request = requests[slot];
   counts.generationTokensTotal += tokens.size();
-  if (request.firstTokenNs < 0) {
+  if (request.lastTokenNs < 0) {
     request.firstTokenNs = nowNs;
     counts.timeToFirstToken.record(uint64_t(nowNs - request.arrivalNs));
     counts.prefillTime.record(uint64_t(nowNs - request.firstStepNs));
