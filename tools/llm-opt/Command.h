@@ -25,6 +25,7 @@ int conformanceCommand(int argc, char **argv);
 int demoCommand(int argc, char **argv);
 int envCommand(int argc, char **argv);
 int importCommand(int argc, char **argv);
+int simCommand(int argc, char **argv);
 } // namespace cli
 
 } // namespace llmopt
