@@ -17,11 +17,16 @@ namespace llmopt {
 /// What the schedule of a spec's attention depends on, without the target.
 ScheduleRequest scheduleRequest(const Signature &signature);
 
+/// Reports a schedule and its reason as an MLIR remark at the attention op: category
+/// attn-to-tile, name "schedule".
+void remarkSchedule(const Signature &signature, const Schedule &schedule);
+
 /// One kernel that attn-to-tile makes of a spec function.
 struct KernelName {
   bundle::KernelKind kind;
   std::string name;
   int64_t rows = 0, keys = 0; ///< tile of an attend kernel
+  int64_t slices = 1;         ///< parts of a tile's keys with a softmax state of their own
 };
 
 /// The kernels of a spec, in the order in which they run.

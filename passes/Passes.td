@@ -31,6 +31,8 @@ def AttnToTile : Pass<"attn-to-tile", "::mlir::ModuleOp"> {
   let options = [
     ListOption<"rows", "rows", "int64_t", "rows of the attend kernels' tiles, one kernel each">,
     Option<"keys", "keys", "int64_t", "0", "keys of a tile; 0: the schedule's choice">,
+    ListOption<"slices", "slices", "int64_t",
+               "for each of `rows`: parts of a tile's keys with a softmax state each; left out: 1">,
   ];
   let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::func::FuncDialect",
     "::mlir::math::MathDialect", "::mlir::memref::MemRefDialect", "::mlir::scf::SCFDialect",

@@ -1,14 +1,14 @@
 // See Compile.h. A spec goes through attn-to-tile and tile-to-cpu in a module of its own;
 // the caller's IR is not touched.
 #include "codegen/compile/Compile.h"
+#include "codegen/compile/CudaCompile.h"
+#include "codegen/compile/KernelKey.h"
 #include "codegen/compile/ProgramFacts.h"
 #include "codegen/cpu/Passes.h"
 #include "passes/Passes.h"
 
 #include "mlir/IR/Verifier.h"
 #include "mlir/Pass/PassManager.h"
-#include "llvm/ADT/StringExtras.h"
-#include "llvm/Support/SHA256.h"
 
 #include <atomic>
 #include <thread>
@@ -55,18 +55,23 @@ LogicalResult lowerToTile(ModuleOp module, const Schedule &schedule) {
   AttnToTileOptions options;
   options.rows.assign(schedule.rows.begin(), schedule.rows.end());
   options.keys = schedule.keys;
+  options.slices.assign(schedule.slices.begin(), schedule.slices.end());
   manager.addPass(createAttnToTile(options));
   return manager.run(module);
 }
 
 Schedule scheduleFor(const Signature &signature, const CompileOptions &options) {
   Schedule schedule;
+  bool cuda = !options.cudaArch.empty();
   if (signature.attention)
-    schedule = chooseCpuSchedule(scheduleRequest(signature), options.numbers);
+    schedule = cuda ? chooseCudaSchedule(scheduleRequest(signature), options.cudaNumbers)
+                    : chooseCpuSchedule(scheduleRequest(signature), options.numbers);
   if (!options.rows.empty())
-    schedule.rows = options.rows;
+    schedule.rows = options.rows, schedule.slices.clear();
   if (options.keys > 0)
     schedule.keys = options.keys;
+  if (signature.attention && options.rows.empty() && options.keys == 0)
+    remarkSchedule(signature, schedule);
   return schedule;
 }
 
@@ -129,27 +134,59 @@ std::string irOf(Operation *op) {
   return text;
 }
 
-/// Content key: canonical IR, target and exact options, compiler and ABI version.
-std::string keyOf(StringRef ir, const Schedule &schedule, const cpu::CpuTargetOptions &target) {
-  llvm::SHA256 hash;
-  auto add = [&](StringRef text) {
-    hash.update(text);
-    hash.update(StringRef("\0", 1));
-  };
-  add(ir);
-  for (int64_t rows : schedule.rows)
-    add(std::to_string(rows));
-  add(std::to_string(schedule.keys));
-  add(target.triple);
-  add(target.cpu);
-  add(target.features);
-  add(std::to_string(target.optLevel));
-  add(LLVM_VERSION_STRING);
-  add(std::to_string(bundle::kAbiVersion));
-  return llvm::toHex(hash.final(), /*LowerCase=*/true);
+/// Gpu, Cuda or Ptx text of all kernels of `module`, one after another.
+llvm::Expected<std::string> cudaStageText(func::FuncOp spec, ModuleOp module,
+                                          const std::vector<KernelName> &kernels,
+                                          const Schedule &schedule, Stage stage,
+                                          const CompileOptions &options,
+                                          FirstDiagnostic &diagnostics) {
+  if (stage != Stage::Gpu && stage != Stage::Cuda && stage != Stage::Ptx)
+    return llvm::createStringError("this stage belongs to the CPU target");
+  std::vector<cuda::KernelText> texts;
+  std::string all;
+  for (Part &part : partsOf(module, kernels)) {
+    if (stage == Stage::Gpu) {
+      if (failed(cuda::lowerToGpu(*part.module,
+                                  blockShapeFor(*part.kernel, schedule, options.cudaNumbers))))
+        return diagnostics.take("lowering to CUDA failed");
+      all += irOf(*part.module);
+      continue;
+    }
+    FailureOr<cuda::KernelText> text =
+        cudaText(*part.module, *part.kernel, schedule, options, irOf(spec));
+    if (failed(text))
+      return diagnostics.take("lowering to CUDA failed");
+    all += text->text + "\n";
+    texts.push_back(std::move(*text));
+  }
+  if (stage != Stage::Ptx)
+    return all;
+  bundle::Program program;
+  if (llvm::Error error = addCudaKernels(program, kernels, texts, options))
+    return error;
+  all.clear();
+  for (const bundle::Image &image : program.images)
+    if (image.format == bundle::ImageFormat::Ptx)
+      all.append(image.bytes.begin(), image.bytes.end());
+  return all;
 }
 
 } // namespace
+
+llvm::Expected<CompileOptions> llmopt::optionsFor(llvm::StringRef target) {
+  llvm::Expected<CompileOptions> options = hostOptions();
+  if (!options || target == "cpu")
+    return options;
+  if (!target.consume_front("cuda:"))
+    return llvm::createStringError("unknown target '%s'; cpu and cuda:sm_80 are of the form wanted",
+                                   target.str().c_str());
+  runtime::StatusOr<runtime::CudaTarget> numbers = runtime::cudaTargetOf(target.str());
+  if (!numbers)
+    return llvm::createStringError(numbers.status().message());
+  options->cudaArch = target.str();
+  options->cudaNumbers = *numbers;
+  return options;
+}
 
 uint64_t llmopt::compileCount() { return compiles; }
 
@@ -186,6 +223,14 @@ std::vector<func::FuncOp> llmopt::specsOf(ModuleOp module) {
   return specs;
 }
 
+llvm::Expected<std::string> llmopt::specKey(func::FuncOp spec, const CompileOptions &options) {
+  FirstDiagnostic diagnostics(spec.getContext());
+  FailureOr<Signature> signature = Signature::of(spec);
+  if (failed(signature))
+    return diagnostics.take("this function is no spec");
+  return kernelKey(irOf(spec), scheduleFor(*signature, options), options);
+}
+
 llvm::Expected<bundle::Program> llmopt::compileSpec(func::FuncOp spec,
                                                     const CompileOptions &options) {
   FirstDiagnostic diagnostics(spec.getContext());
@@ -203,6 +248,22 @@ llvm::Expected<bundle::Program> llmopt::compileSpec(func::FuncOp spec,
   if (failed(lowerToTile(*module, schedule)))
     return diagnostics.take("lowering to tiles failed");
   std::vector<Part> parts = partsOf(*module, kernels);
+  if (!options.cudaArch.empty()) {
+    program.target = "cuda:" + options.cudaArch;
+    std::vector<cuda::KernelText> texts;
+    for (Part &part : parts) {
+      FailureOr<cuda::KernelText> text =
+          cudaText(*part.module, *part.kernel, schedule, options, program.ir);
+      if (failed(text))
+        return diagnostics.take("lowering to CUDA failed");
+      texts.push_back(std::move(*text));
+    }
+    if (llvm::Error error = addCudaKernels(program, kernels, texts, options))
+      return error;
+    program.key = kernelKey(program.ir, schedule, options);
+    ++compiles;
+    return program;
+  }
   generate(parts, options);
   for (Part &part : parts) {
     if (!part.lowered)
@@ -217,7 +278,7 @@ llvm::Expected<bundle::Program> llmopt::compileSpec(func::FuncOp spec,
     program.images.push_back(
         {options.cpu.triple, options.cpu.cpu, options.cpu.features, std::move(part.object)});
   }
-  program.key = keyOf(program.ir, schedule, options.cpu);
+  program.key = kernelKey(program.ir, schedule, options);
   ++compiles;
   return program;
 }
@@ -231,10 +292,14 @@ llvm::Expected<std::string> llmopt::stageText(func::FuncOp spec, Stage stage,
   FailureOr<Signature> signature = Signature::of(specIn(*module));
   if (failed(signature))
     return diagnostics.take("this function is no spec");
-  if (failed(lowerToTile(*module, scheduleFor(*signature, options))))
+  Schedule schedule = scheduleFor(*signature, options);
+  std::vector<KernelName> kernels = kernelsOf(*signature, spec.getName(), schedule);
+  if (failed(lowerToTile(*module, schedule)))
     return diagnostics.take("lowering to tiles failed");
   if (stage == Stage::Tile)
     return irOf(*module);
+  if (!options.cudaArch.empty())
+    return cudaStageText(spec, *module, kernels, schedule, stage, options, diagnostics);
   if (stage == Stage::Vector) {
     PassManager manager(module->getContext());
     cpu::buildTileToVectorPipeline(manager, options.cpu.allFeatures());

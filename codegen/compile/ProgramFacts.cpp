@@ -125,6 +125,10 @@ bundle::Program llmopt::programOf(const Signature &signature, const Schedule &sc
   return program;
 }
 
+bundle::BoundSet llmopt::surelyOf(const Signature &signature) {
+  return boundSet(boundsOf(signature).surely);
+}
+
 bundle::Kernel llmopt::kernelFacts(ModuleOp lowered, const bundle::AttentionFacts &facts,
                                    const KernelName &name) {
   bundle::Kernel kernel;
@@ -132,7 +136,7 @@ bundle::Kernel llmopt::kernelFacts(ModuleOp lowered, const bundle::AttentionFact
   kernel.kind = name.kind;
   kernel.tileRows = name.rows;
   kernel.tileKeys = name.keys;
-  if (Operation *function = lowered.lookupSymbol(name.name))
+  if (Operation *function = lowered ? lowered.lookupSymbol(name.name) : nullptr)
     if (auto bytes = function->getAttrOfType<IntegerAttr>(tile::kScratchAttr))
       kernel.scratchBytes = bytes.getInt();
   // An estimate, not a measurement: products of all rows, and staging the keys counted as

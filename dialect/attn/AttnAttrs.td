@@ -44,7 +44,8 @@ def Attn_CausalAttr : Attn_Mask<"Causal", "causal"> {
 def Attn_WindowAttr : Attn_Mask<"Window", "window"> {
   let summary = "keys near the query position p";
   let description = [{
-    `window<W>`: p - W + 1 <= j <= p: at most W keys, the current one counted; W >= 1.
+    `window<W>`: p - W + 1 <= j <= p: at most W keys, the current one counted; W >= 1
+    (below 1 at run time no key is left, by the same formula).
     `window<left = L, right = R>`: p - L <= j <= p + R; a side of -1 (any negative value
     at run time) is open.
     W, L, R are run-time numbers: integers, or `argN` (a scalar or one value a head).
@@ -66,7 +67,7 @@ def Attn_WindowAttr : Attn_Mask<"Window", "window"> {
 
 def Attn_SinkAttr : Attn_Mask<"Sink", "sink"> {
   let summary = "the first n keys: j < n (StreamingLLM, arXiv:2309.17453)";
-  let description = [{ n >= 0 is a run-time number; `sink<4> or window<1024>` is StreamingLLM's mask. }];
+  let description = [{ n >= 0 is a run-time number (a negative one at run time shows no key); `sink<4> or window<1024>` is StreamingLLM's mask. }];
   let parameters = (ins "::mlir::Attribute":$count);
   let hasCustomAssemblyFormat = 1;
   let genVerifyDecl = 1;

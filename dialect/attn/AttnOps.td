@@ -60,7 +60,10 @@ def Attn_AttentionOp : Attn_Op<"attention", [AttrSizedOperandSegments,
       denominator only. The log-sum-exp result excludes it, so that results can be merged.
     - `split(...)`, `schedule(...)`: see the attributes `split` and `schedule`.
 
-    Regions hold arith and math ops on scalars, and may use scalars from outside.
+    Regions hold arith and math ops on scalars, and may use scalars from outside. Each op
+    computes in its type: an integer wraps (index has 64 bits), a float beyond its type's
+    range is infinite. An infinite score makes its rows NaN, a score of -inf hides its key.
+    `math.powf` follows IEEE 754: x^0 is 1 for every x.
 
     Scale, soft cap, window and the like are defaults: a compiled kernel takes other
     values at run time without compiling again.

@@ -14,6 +14,9 @@ namespace {
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 const double kUnit = std::ldexp(1.0, -24); ///< relative error of a float32 rounding
 
+/// Up to here a float32 score can be taken in units of log 2: Tolerance.h.
+const double kSafeScore = std::numeric_limits<float>::max() * std::log(2.0);
+
 struct Dot {
   double sum = 0, absolute = 0;
 };
@@ -148,9 +151,14 @@ Seen Evaluator::modified(double dotProduct, double absolute, const Pair &pair, M
   double below = modify(exact - seen.errorBound, pair, Mode::Exact);
   seen.rounded = modify(seen.rounded, pair, Mode::Rounded);
   bool hidden = seen.score == -kInfinity;
-  for (double other : {above, below, seen.rounded})
+  for (double other : {above, below, seen.rounded}) {
     if ((other == -kInfinity) != hidden) // the rounding decides whether the key counts
       result.scoreError = result.lseScoreError = kInfinity;
+    result.mayOverflow |= (other == kInfinity) != (seen.score == kInfinity);
+  }
+  result.mayOverflow |= !std::isinf(seen.score) && std::fabs(seen.score) > kSafeScore;
+  if (result.mayOverflow)
+    result.scoreError = result.lseScoreError = kInfinity;
   if (!hidden)
     seen.errorBound = std::fmax(std::fabs(above - seen.score), std::fabs(below - seen.score)) +
                       4 * std::fabs(seen.rounded - seen.score) + 4 * kUnit * std::fabs(seen.score);

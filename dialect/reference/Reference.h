@@ -32,6 +32,8 @@ struct RowResult {
   std::vector<double> rounded;
   /// What float32 scores may cost: see Tolerance.h for the derivation.
   double scoreError = 0, lseScoreError = 0;
+  /// Float32 cannot tell whether a score is infinite: see Overflow in Tolerance.h.
+  bool mayOverflow = false;
   /// Expected size of the error by rounding P: u sqrt(sum p^2 v^2), largest component.
   double roundingError = 0;
   /// One partial came through unchanged (merge): the bits of `rounded` are due.

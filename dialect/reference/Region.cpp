@@ -2,6 +2,8 @@
 
 #include "mlir/IR/Matchers.h"
 
+#include <cmath>
+
 namespace llmopt::reference {
 
 llvm::Expected<Region> Region::compile(mlir::Region &region, const Context &context) {
@@ -35,21 +37,24 @@ static llvm::Expected<double> captured(mlir::Value value, const Context &context
 llvm::Expected<unsigned> Region::slotOf(mlir::Value value, const Context &context) {
   if (auto it = slots.find(value); it != slots.end())
     return it->second;
-  double number = 0;
+  Scalar number;
   mlir::Attribute constant;
   if (mlir::matchPattern(value, mlir::m_Constant(&constant))) {
     if (auto real = llvm::dyn_cast<mlir::FloatAttr>(constant))
-      number = real.getValueAsDouble();
+      number.f = real.getValueAsDouble();
     else if (auto integer = llvm::dyn_cast<mlir::IntegerAttr>(constant))
-      number = double(value.getType().isInteger(1) ? int64_t(integer.getValue().getZExtValue())
-                                                   : integer.getValue().getSExtValue());
+      number.i = value.getType().isInteger(1) ? int64_t(integer.getValue().getZExtValue())
+                                              : integer.getValue().getSExtValue();
     else
       return error("a region uses a constant that is no scalar");
   } else {
     llvm::Expected<double> outside = captured(value, context);
     if (!outside)
       return outside.takeError();
-    number = *outside;
+    if (llvm::isa<mlir::FloatType>(value.getType()))
+      number.f = *outside;
+    else
+      number.i = int64_t(*outside);
   }
   captures.push_back({slotCount, number});
   slots[value] = slotCount;
@@ -74,7 +79,7 @@ llvm::Error Region::addOp(mlir::Operation &op, const Context &context) {
   }
   std::optional<ElementType> type = elementTypeOf(op.getResult(0).getType());
   if (type && isFloat(*type))
-    step.rounding = type;
+    step.type = type;
   step.result = slotCount;
   slots[op.getResult(0)] = slotCount++;
   steps.push_back(std::move(step));
@@ -91,14 +96,17 @@ Scalar Region::run(const double *score, const Pair &pair, Mode mode) const {
   values[slot++].i = pair.queryPosition;
   values[slot++].i = pair.key;
   for (const Capture &capture : captures)
-    values[capture.slot] = {capture.number, int64_t(capture.number)};
+    values[capture.slot] = capture.number;
   for (const Step &step : steps) {
     Scalar operands[kMostOperands];
     for (unsigned i = 0; i < step.operandCount; ++i)
       operands[i] = values[step.operands[i]];
     Scalar result = step.compute(operands);
-    if (step.rounding && mode == Mode::Rounded)
-      result.f = roundTo(*step.rounding, result.f);
+    if (step.type) {
+      double rounded = roundTo(*step.type, result.f);
+      if (mode == Mode::Rounded || std::isinf(rounded))
+        result.f = rounded;
+    }
     values[step.result] = result;
   }
   return values[resultSlot];

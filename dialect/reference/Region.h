@@ -1,6 +1,8 @@
 // A small interpreter for mask and score regions: elementwise arith and math ops on
-// scalars. Floats are double (rounded to their type after each op in Mode::Rounded),
-// integers are int64 that wrap at the width of their type, index is int64, i1 is 0 or 1.
+// scalars. Floats are double (rounded to their type after each op in Mode::Rounded) but
+// infinite where their type overflows, in every mode: what a float32 cannot hold is no
+// number there. Integers are int64 that wrap at the width of their type, index is int64, i1
+// is 0 or 1.
 #pragma once
 
 #include "dialect/reference/Scores.h"
@@ -38,12 +40,12 @@ private:
     unsigned operands[kMostOperands] = {};
     unsigned operandCount = 0;
     unsigned result = 0;
-    std::optional<ElementType> rounding; ///< of the result, in Mode::Rounded
+    std::optional<ElementType> type; ///< of a float result
   };
   /// A constant, or a number from outside the region.
   struct Capture {
     unsigned slot;
-    double number;
+    Scalar number;
   };
 
   Scalar run(const double *score, const Pair &pair, Mode mode) const;

@@ -18,6 +18,21 @@ uint64_t next(uint64_t &state) {
   return z ^ (z >> 31);
 }
 
+/// Adds both sides of the boundaries of sequence `b`, moved by `shift`; of `most` of them,
+/// evenly spread, where there are more.
+void addBoundaries(std::set<int64_t> &queries, int64_t length,
+                   const std::vector<std::vector<int64_t>> &boundaries, size_t b, int64_t shift,
+                   int64_t most) {
+  if (b >= boundaries.size())
+    return;
+  auto count = int64_t(boundaries[b].size());
+  int64_t stride = std::max<int64_t>(1, (count + most - 1) / most);
+  for (int64_t k = 0; k < count; k += stride)
+    for (int64_t query : {boundaries[b][size_t(k)] + shift - 1, boundaries[b][size_t(k)] + shift})
+      if (query >= 0 && query < length)
+        queries.insert(query);
+}
+
 /// Adds both sides of the queries shift + k step; of `most` of them, evenly spread, where
 /// there are more.
 void addBoundaries(std::set<int64_t> &queries, int64_t length, int64_t step, int64_t shift,
@@ -56,6 +71,8 @@ RowChoice chooseRows(const Lengths &lengths, const Boundaries &boundaries, uint6
       addBoundaries(queries, length, boundaries.queryTile, boundaries.queryTile, most);
       for (int64_t step : {boundaries.keyTile, boundaries.page, boundaries.split})
         addBoundaries(queries, length, step, step - toPosition, most);
+      addBoundaries(queries, length, boundaries.tileQueries, size_t(b), 0, most);
+      addBoundaries(queries, length, boundaries.splitKeys, size_t(b), -toPosition, most);
       for (int64_t i = 0; i < kSampledRows && length > 0; ++i)
         queries.insert(int64_t(next(state) % uint64_t(length)));
     }

@@ -10,6 +10,8 @@ namespace llmopt::reference {
 /// others keys: a row stands at a key boundary when its position does.
 struct Boundaries {
   int64_t queryTile = 0, keyTile = 0, page = 0, split = 0;
+  /// Boundaries that follow no step, by sequence: first queries of tiles, first keys of splits.
+  std::vector<std::vector<int64_t>> tileQueries = {}, splitKeys = {};
 };
 
 struct RowChoice {

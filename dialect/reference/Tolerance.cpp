@@ -11,7 +11,9 @@ const double kUnit = std::ldexp(1.0, -24);
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 /// Error over tolerance; 0 where equal. `rounded` is the value with the spec's roundings.
-double ratio(double got, double want, double rounded, double tolerance) {
+double ratio(double got, double want, double rounded, double tolerance, bool mayOverflow) {
+  if (mayOverflow)
+    return 0;
   if (std::isnan(want))
     return std::isnan(got) ? 0 : kInfinity;
   if (std::isinf(want))
@@ -48,7 +50,7 @@ RowVerdict judge(const RowResult &result, ElementType outputType, llvm::ArrayRef
   RowVerdict verdict;
   for (size_t c = 0; c < output.size(); ++c) {
     double want = result.exactBits ? result.rounded[c] : result.output[c];
-    double r = ratio(output[c], want, result.rounded[c], tolerance.output);
+    double r = ratio(output[c], want, result.rounded[c], tolerance.output, result.mayOverflow);
     if (c == 0 || r > verdict.worst) {
       verdict.worst = r;
       verdict.component = int64_t(c);
@@ -59,7 +61,7 @@ RowVerdict judge(const RowResult &result, ElementType outputType, llvm::ArrayRef
   }
   if (lse) {
     double want = result.exactBits ? double(float(result.lse)) : result.lse;
-    verdict.worstLse = ratio(*lse, want, want, tolerance.lse);
+    verdict.worstLse = ratio(*lse, want, want, tolerance.lse, result.mayOverflow);
     if (std::isinf(result.lse) && *lse != result.lse) // no NaN for -inf
       verdict.worstLse = kInfinity;
     if (verdict.worstLse > 1 && verdict.worst <= 1) {

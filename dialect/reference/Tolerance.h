@@ -37,6 +37,13 @@
 //
 //     |error| <= sum_j p_j expm1(e_j) + 8 sqrt(n) u + 8 u (|lse| + ln n + 1)
 //
+// Overflow. A region computes in the types of its ops: what lies beyond the range of
+// float32 is infinite there, for the exact evaluation as for a kernel (Region.h), though its
+// float64 could go on. An infinite score makes the row NaN (inf - inf), as IEEE has it, and
+// NaN is due then. Where e_j decides whether a score is infinite, nothing can be promised
+// and every result passes; so too beyond ln 2 times the largest float32, since a kernel may
+// hold scores in units of log 2.
+//
 // -inf has to be met exactly, NaN by NaN; an infinite component by the same infinity or
 // by NaN (inf * p where p underflows). A result that overflows the output's format may
 // be infinite.

@@ -10,12 +10,19 @@
 #define GET_ATTRDEF_CLASSES
 #include "dialect/tile/TileAttrs.cpp.inc"
 
+#define GET_TYPEDEF_CLASSES
+#include "dialect/tile/TileTypes.cpp.inc"
+
 using namespace llmopt::tile;
 
 void TileDialect::initialize() {
   addAttributes<
 #define GET_ATTRDEF_LIST
 #include "dialect/tile/TileAttrs.cpp.inc"
+      >();
+  addTypes<
+#define GET_TYPEDEF_LIST
+#include "dialect/tile/TileTypes.cpp.inc"
       >();
   registerOps();
 }

@@ -89,6 +89,11 @@ LogicalResult MmaOp::verify() {
   auto a = cast<RankedTensorType>(getA().getType()), b = cast<RankedTensorType>(getB().getType());
   auto c = cast<RankedTensorType>(getC().getType());
   int64_t k = b.getDimSize(getTransposeB() ? 1 : 0), n = b.getDimSize(getTransposeB() ? 0 : 1);
+  int64_t &sliced = getTransposeB() ? n : k;
+  if (getSlices() < 1 || a.getDimSize(0) % getSlices() || sliced % getSlices())
+    return emitOpError() << "cuts " << a.getDimSize(0) << " rows of a and " << sliced
+                         << " rows of b into " << getSlices() << " slices; both must be multiples";
+  sliced /= getSlices();
   if (a.getDimSize(1) != k)
     return emitOpError() << "a has " << a.getDimSize(1) << " columns and b " << k
                          << " along the reduction; they must agree";
@@ -105,23 +110,48 @@ LogicalResult MmaOp::verify() {
 
 /// One result element for each of the `count` things (rows or columns) of the operand.
 template <typename Reduction>
-static LogicalResult verifyReduction(Reduction op, unsigned dim, StringRef things) {
+static LogicalResult verifyReduction(Reduction op, unsigned dim, StringRef things,
+                                     int64_t slices = 1) {
   if (failed(verifyTile(op, "operand", op.getTile().getType())))
     return failure();
   auto tile = cast<RankedTensorType>(op.getTile().getType());
   auto result = cast<RankedTensorType>(op.getResult().getType());
   if (op.getCombiner() == Combiner::None)
     return op.emitOpError("combines nothing; use max or sum");
-  if (!isTile(result) || result.getDimSize(0) != tile.getDimSize(dim) ||
+  if (slices < 1 || tile.getDimSize(0) % slices)
+    return op.emitOpError() << "cuts " << tile.getDimSize(0) << " rows into " << slices
+                            << " slices; a divisor is wanted";
+  if (!isTile(result) || result.getDimSize(0) != slices * tile.getDimSize(dim) ||
       result.getDimSize(1) != 1 || result.getElementType() != tile.getElementType())
     return op.emitOpError() << "result has type " << result << "; one " << tile.getElementType()
-                            << " for each of " << tile.getDimSize(dim) << " " << things
+                            << " for each of " << slices * tile.getDimSize(dim) << " " << things
                             << " is wanted";
   return success();
 }
 
 LogicalResult ReduceOp::verify() { return verifyReduction(*this, 0, "rows"); }
-LogicalResult ReduceColumnsOp::verify() { return verifyReduction(*this, 1, "columns"); }
+LogicalResult ReduceColumnsOp::verify() {
+  return verifyReduction(*this, 1, "columns", getSlices());
+}
+
+LogicalResult FoldOp::verify() {
+  auto tile = cast<RankedTensorType>(getTile().getType());
+  auto result = cast<RankedTensorType>(getResult().getType());
+  if (failed(verifyTile(*this, "operand", tile)) || failed(verifyTile(*this, "result", result)))
+    return failure();
+  if (getCombiner() == Combiner::None)
+    return emitOpError("combines nothing; use max or sum");
+  int64_t rows = tile.getDimSize(0);
+  if (int64_t(getSlices()) < 1 || rows % getSlices())
+    return emitOpError() << "cuts " << rows << " rows into " << getSlices()
+                         << " slices; a divisor is wanted";
+  if ((result.getDimSize(0) != rows && result.getDimSize(0) != rows / int64_t(getSlices())) ||
+      result.getDimSize(1) != tile.getDimSize(1) ||
+      result.getElementType() != tile.getElementType())
+    return emitOpError() << "result has type " << result << "; " << rows / int64_t(getSlices())
+                         << " or " << rows << " rows like the operand's are wanted";
+  return success();
+}
 
 //===----------------------------------------------------------------------===//
 // MapOp

@@ -31,6 +31,7 @@ def Tile_Dialect : Dialect {
     All others are, in order, the 8-byte slots of the parameter block.
   }];
   let useDefaultAttributePrinterParser = 1;
+  let useDefaultTypePrinterParser = 1;
 }
 
 class Tile_Op<string mnemonic, list<Trait> traits = []> : Op<Tile_Dialect, mnemonic, traits>;
@@ -60,6 +61,9 @@ def Tile_OrderAttr : AttrDef<Tile_Dialect, "Order"> {
   let assemblyFormat = "`<` $value `>`";
 }
 
+/// Slots x rows x columns of shared memory: one tile for each slot (GPUs only).
+def Tile_Buffer : MemRefRankOf<[AnyFloat, AnySignlessInteger], [3]>;
+
 def Tile_LoadOp : Tile_Op<"load", [AttrSizedOperandSegments, MemoryEffects<[MemRead]>]> {
   let summary = "gather rows of memory into a tile";
   let description = [{
@@ -71,12 +75,13 @@ def Tile_LoadOp : Tile_Op<"load", [AttrSizedOperandSegments, MemoryEffects<[MemR
     Element (r, c) is `base[rows[r] + (first + c) * stride]`, or 0 where rows[r] < 0, or
     first + c >= limit. `first` is 0 and `stride` 1 when left out; without a limit all
     columns are there. The result's float type may be wider than memory's: values are
-    extended exactly.
+    extended exactly. With `slices` (see `tile.mma`), slice i begins i * columns further on.
   }];
   let arguments = (ins Tile_Base:$base, Tile_RowAddresses:$rows, Optional<Index>:$first,
-                       Optional<Index>:$stride, Optional<Index>:$limit);
+                       Optional<Index>:$stride, Optional<Index>:$limit,
+                       DefaultValuedAttr<I64Attr, "1">:$slices);
   let results = (outs Tile_Tile:$tile);
-  let assemblyFormat = "$base `[` $rows `]` (`cols` `(` $first^ `)`)? (`stride` `(` $stride^ `)`)? (`limit` `(` $limit^ `)`)? attr-dict `:` type($base) `,` type($rows) `->` type($tile)";
+  let assemblyFormat = "$base `[` $rows `]` (`cols` `(` $first^ `)`)? (`stride` `(` $stride^ `)`)? (`limit` `(` $limit^ `)`)? (`slices` $slices^)? attr-dict `:` type($base) `,` type($rows) `->` type($tile)";
   let hasVerifier = 1;
 }
 
@@ -152,10 +157,15 @@ def Tile_MmaOp : Tile_Op<"mma", [Pure, AllTypesMatch<["c", "result"]>]> {
     ```
     a is M x K, b is K x N, or N x K with `transpose_b`, c and the result M x N in f32.
     Products and sums are f32.
+
+    With `slices` S, the rows of a and c are S slices of M / S, one after another, and each
+    is multiplied by a slice of its own of b, which has S times the rows. So keys can be
+    shared out: every slice has the same queries, and keys of its own.
   }];
-  let arguments = (ins Tile_Tile:$a, Tile_Tile:$b, Tile_Tile:$c, UnitAttr:$transposeB);
+  let arguments = (ins Tile_Tile:$a, Tile_Tile:$b, Tile_Tile:$c, UnitAttr:$transposeB,
+                       DefaultValuedAttr<I64Attr, "1">:$slices);
   let results = (outs Tile_Tile:$result);
-  let assemblyFormat = "$a `,` $b `,` $c (`transpose_b` $transposeB^)? attr-dict `:` type($a) `,` type($b) `,` type($c)";
+  let assemblyFormat = "$a `,` $b `,` $c (`transpose_b` $transposeB^)? (`slices` $slices^)? attr-dict `:` type($a) `,` type($b) `,` type($c)";
   let hasVerifier = 1;
 }
 
@@ -174,11 +184,37 @@ def Tile_ReduceColumnsOp : Tile_Op<"reduce_columns", [Pure]> {
     %seen = tile.reduce_columns max %s : tensor<192x64xf32> -> tensor<64x1xf32>
     ```
     Row c of the result combines column c of the M x N operand: N x 1, so that it meets
-    tiles whose rows are the operand's columns, such as the addresses of keys.
+    tiles whose rows are the operand's columns, such as the addresses of keys. With
+    `slices` S (see `tile.mma`), each slice of rows makes N results of its own: S * N x 1.
   }];
-  let arguments = (ins Tile_CombinerAttr:$combiner, Tile_Tile:$tile);
+  let arguments = (ins Tile_CombinerAttr:$combiner, Tile_Tile:$tile,
+                       DefaultValuedAttr<I64Attr, "1">:$slices, Optional<Tile_Buffer>:$scratch);
   let results = (outs Tile_Tile:$result);
-  let assemblyFormat = "$combiner $tile attr-dict `:` type($tile) `->` type($result)";
+  let assemblyFormat = "$combiner $tile (`slices` $slices^)? (`scratch` `(` $scratch^ `:` type($scratch) `)`)? attr-dict `:` type($tile) `->` type($result)";
+  let builders = [OpBuilder<(ins "::mlir::Type":$result, "Combiner":$combiner, "::mlir::Value":$tile,
+                                 CArg<"int64_t", "1">:$slices),
+    [{ build($_builder, $_state, result, combiner, tile, slices, ::mlir::Value()); }]>];
+  let hasVerifier = 1;
+}
+
+def Tile_FoldOp : Tile_Op<"fold", [Pure]> {
+  let summary = "combine the slices of a tile, element by element";
+  let description = [{
+    ```mlir
+    %top = tile.fold max %m slices 4 : tensor<64x1xf32> -> tensor<64x1xf32>
+    %acc = tile.fold sum %x slices 4 : tensor<64x128xf32> -> tensor<16x128xf32>
+    ```
+    The rows of the operand are S slices of R rows. Element (r, c) of the result combines
+    the elements (i * R + r, c) of all slices i; the result has R rows, or all S * R, in
+    which case every slice gets the same values.
+  }];
+  let arguments = (ins Tile_CombinerAttr:$combiner, Tile_Tile:$tile, I64Attr:$slices,
+                       Optional<Tile_Buffer>:$scratch);
+  let results = (outs Tile_Tile:$result);
+  let assemblyFormat = "$combiner $tile `slices` $slices (`scratch` `(` $scratch^ `:` type($scratch) `)`)? attr-dict `:` type($tile) `->` type($result)";
+  let builders = [OpBuilder<(ins "::mlir::Type":$result, "Combiner":$combiner, "::mlir::Value":$tile,
+                                 "int64_t":$slices),
+    [{ build($_builder, $_state, result, combiner, tile, slices, ::mlir::Value()); }]>];
   let hasVerifier = 1;
 }
 
@@ -222,5 +258,7 @@ def Tile_YieldOp : Tile_Op<"yield", [Pure, Terminator, ReturnLike, ParentOneOf<[
   let assemblyFormat = "($values^ `:` type($values))? attr-dict";
   let builders = [OpBuilder<(ins), [{ }]>];
 }
+
+include "dialect/tile/TileGpuOps.td"
 
 #endif

@@ -36,9 +36,10 @@ namespace {
 class AttendKernel {
 public:
   AttendKernel(ModuleOp module, const Signature &signature, StringRef name, int64_t rows,
-               int64_t keys)
-      : op(signature.attention), k(module, op.getLoc(), signature, name), rowCount(rows),
-        keys(keys), bounds(boundsOf(signature)), group(op.getGroup()) {}
+               int64_t keys, int64_t slices)
+      : op(signature.attention), k(module, op.getLoc(), signature, name), itemRows(rows),
+        rowCount(rows * slices), keys(keys), slices(slices), bounds(boundsOf(signature)),
+        group(op.getGroup()) {}
 
   void emit() {
     if (op.getScheduleAttr() && op.getScheduleAttr().getBatchInvariant())
@@ -66,8 +67,10 @@ private:
   Value loadKeys(bool isValue, Value rows);
   bool hidesByData();
   Value onlySeen(Value addresses, Value scores);
+  SmallVector<Value> weight(OpBuilder &b, ValueRange x);
   State step(Value tile, State state, TileWalk *masked);
   State walkKeys();
+  State foldSlices(State state);
   void store(State state);
   Value normalise(State state, bool withSink);
 
@@ -82,7 +85,10 @@ private:
 
   attn::AttentionOp op;
   KernelBuilder k;
-  int64_t rowCount, keys;
+  /// Rows of an item. With several slices, which share out the keys of a tile, the walk has
+  /// `rowCount` rows: the item's for each slice, one after another.
+  int64_t itemRows;
+  int64_t rowCount, keys, slices;
   attn::MaskBounds bounds;
   int64_t group;
 
@@ -114,7 +120,7 @@ void AttendKernel::loadItem(Value item) {
   keyEnd = k.min(word(WORD_OF(WorkItem, keyEnd)), keyLen);
 }
 
-/// A column of one value for each packed row; rows beyond the item's repeat its last one.
+/// A column of one value for each row of the walk; rows beyond the item's repeat its last one.
 Value AttendKernel::rowTile(Type element,
                             llvm::function_ref<Value(Value, Value, Value, Value)> value) {
   auto map = tile::MapOp::create(k.b, k.loc, TypeRange{column(element)}, ValueRange{}, ArrayAttr());
@@ -122,6 +128,8 @@ Value AttendKernel::rowTile(Type element,
   Block *block =
       k.b.createBlock(&map.getBody(), {}, {k.b.getI32Type(), k.b.getI32Type()}, {k.loc, k.loc});
   Value row = arith::IndexCastOp::create(k.b, k.loc, k.b.getIndexType(), block->getArgument(0));
+  if (rowCount > itemRows)
+    row = arith::RemUIOp::create(k.b, k.loc, row, k.idx(itemRows));
   Value last = k.max(k.sub(rowsUsed, k.idx(1)), k.idx(0));
   Value packed = k.add(firstRow, k.min(row, last));
   Value entry = arith::DivUIOp::create(k.b, k.loc, packed, k.idx(group));
@@ -207,7 +215,8 @@ void AttendKernel::loadRows() {
   }
   int q = k.signature.findBuffer(BufferRole::Query);
   TokenArray array(k, q, op.isRaggedQuery());
-  query = tile::LoadOp::create(k.b, k.loc, k.tileType(rowCount, op.getQkDim(), k.elementType(q)),
+  Location named = k.named("q");
+  query = tile::LoadOp::create(k.b, named, k.tileType(rowCount, op.getQkDim(), k.elementType(q)),
                                k.pointer(q), rowAddresses(array, Value()), Value(),
                                array.innerStride, Value());
 }
@@ -243,8 +252,9 @@ Value AttendKernel::loadKeys(bool isValue, Value addresses) {
   int buffer = k.signature.findBuffer(role);
   Value inner = cache ? Value() : TokenArray(k, buffer, op.isRaggedKv()).innerStride;
   int64_t dim = isValue ? op.getVDim() : op.getQkDim();
-  return tile::LoadOp::create(k.b, k.loc, k.tileType(keys, dim, k.elementType(buffer)),
-                              k.pointer(buffer), addresses, Value(), inner, Value());
+  return tile::LoadOp::create(k.b, k.named(isValue ? "v" : "k"),
+                              k.tileType(keys, dim, k.elementType(buffer)), k.pointer(buffer),
+                              addresses, Value(), inner, Value());
 }
 
 /// True where the intervals do not tell which keys of a tile are hidden from all its rows.
@@ -256,7 +266,7 @@ bool AttendKernel::hidesByData() {
 /// be NaN where that is NaN or infinite.
 Value AttendKernel::onlySeen(Value addresses, Value scores) {
   Value best = tile::ReduceColumnsOp::create(k.b, k.loc, k.tileType(keys, 1, k.b.getF32Type()),
-                                             tile::Combiner::Max, scores);
+                                             tile::Combiner::Max, scores, slices);
   return k.map(cast<RankedTensorType>(addresses.getType()), {addresses, best},
                [&](OpBuilder &b, ValueRange x, Value, Value) -> SmallVector<Value> {
                  Value seen = arith::CmpFOp::create(b, k.loc, arith::CmpFPredicate::UNE, x[1],
@@ -264,6 +274,15 @@ Value AttendKernel::onlySeen(Value addresses, Value scores) {
                  Value none = arith::ConstantOp::create(b, k.loc, b.getI64IntegerAttr(-1));
                  return {arith::SelectOp::create(b, k.loc, seen, x[0], none)};
                });
+}
+
+/// exp2(x - m), where m stays -inf until a row sees a key: 0 stands in, exp2 gives 0.
+SmallVector<Value> AttendKernel::weight(OpBuilder &b, ValueRange x) {
+  Value hidden = constant(b, -INFINITY);
+  Value unseen = arith::CmpFOp::create(b, k.loc, arith::CmpFPredicate::OEQ, x[1], hidden);
+  Value base = arith::SelectOp::create(b, k.loc, unseen, constant(b, 0), x[1]);
+  Value shifted = arith::SubFOp::create(b, k.loc, x[0], base);
+  return {math::Exp2Op::create(b, k.loc, shifted)};
 }
 
 /// One tile of keys: with `masked`, the mask and the item's key range are applied.
@@ -284,26 +303,20 @@ AttendKernel::State AttendKernel::step(Value tile, State state, TileWalk *masked
                  });
   };
   Value keyTile = loadKeys(/*isValue=*/false, addresses(false));
-  Value zero = k.splat(rowCount, keys, 0);
-  Value products =
-      tile::MmaOp::create(k.b, k.loc, zero.getType(), query, keyTile, zero, /*transposeB=*/true);
-  Value scores = ScoreMap(k, rows, key, keyEnd).build(products, masked ? keyBegin : Value());
+  Value zero = k.splat(rowCount, keys / slices, 0);
+  Value products = tile::MmaOp::create(k.b, k.named("s"), zero.getType(), query, keyTile, zero,
+                                       /*transposeB=*/true, slices);
+  Value scores =
+      ScoreMap(k, rows, key, keyEnd, slices).build(products, masked ? keyBegin : Value());
 
   Value highest = k.reduce(tile::Combiner::Max, scores);
   Value m = k.map(columnF32(), {state.m, highest},
                   [&](OpBuilder &b, ValueRange x, Value, Value) -> SmallVector<Value> {
                     return {arith::MaximumFOp::create(b, k.loc, x[0], x[1])};
                   });
-  // exp2(x - m), where m stays -inf until a row sees a key: 0 stands in, exp2 gives 0.
-  auto weight = [&](OpBuilder &b, ValueRange x, Value, Value) -> SmallVector<Value> {
-    Value hidden = constant(b, -INFINITY);
-    Value unseen = arith::CmpFOp::create(b, k.loc, arith::CmpFPredicate::OEQ, x[1], hidden);
-    Value base = arith::SelectOp::create(b, k.loc, unseen, constant(b, 0), x[1]);
-    Value shifted = arith::SubFOp::create(b, k.loc, x[0], base);
-    return {math::Exp2Op::create(b, k.loc, shifted)};
-  };
-  Value alpha = k.map(columnF32(), {state.m, m}, weight);
-  Value weights = k.map(cast<RankedTensorType>(scores.getType()), {scores, m}, weight);
+  auto weightOf = [&](OpBuilder &b, ValueRange x, Value, Value) { return weight(b, x); };
+  Value alpha = k.map(columnF32(), {state.m, m}, weightOf);
+  Value weights = k.map(cast<RankedTensorType>(scores.getType()), {scores, m}, weightOf);
   Value sum = k.reduce(tile::Combiner::Sum, weights);
   Value l = k.map(columnF32(), {state.l, alpha, sum},
                   [&](OpBuilder &b, ValueRange x, Value, Value) -> SmallVector<Value> {
@@ -315,7 +328,7 @@ AttendKernel::State AttendKernel::step(Value tile, State state, TileWalk *masked
   Value valueTile = loadKeys(/*isValue=*/true, valueRows);
   auto valueType = cast<RankedTensorType>(valueTile.getType()).getElementType();
   if (!valueType.isF32())
-    weights = k.map(k.tileType(rowCount, keys, valueType), {weights},
+    weights = k.map(k.tileType(rowCount, keys / slices, valueType), {weights},
                     [&](OpBuilder &b, ValueRange x, Value, Value) -> SmallVector<Value> {
                       return {arith::TruncFOp::create(b, k.loc, valueType, x[0])};
                     });
@@ -324,7 +337,7 @@ AttendKernel::State AttendKernel::step(Value tile, State state, TileWalk *masked
                          return {arith::MulFOp::create(b, k.loc, x[0], x[1])};
                        });
   Value acc = tile::MmaOp::create(k.b, k.loc, scaled.getType(), weights, valueTile, scaled,
-                                  /*transposeB=*/false);
+                                  /*transposeB=*/false, slices);
   return {acc, m, l};
 }
 
@@ -358,10 +371,14 @@ AttendKernel::State AttendKernel::walkKeys() {
   Value tile = body->getArgument(0);
   Value end = walk.runEnd(tile);
   auto run = [&](Value lo, Value hi, ValueRange state, TileWalk *masked) {
-    return k.forEach(lo, hi, state, [&](Value u, ValueRange s) -> SmallVector<Value> {
-      State next = step(u, {s[0], s[1], s[2]}, masked);
-      return {next.acc, next.m, next.l};
-    });
+    SmallVector<Value> last =
+        k.forEach(lo, hi, state, [&](Value u, ValueRange s) -> SmallVector<Value> {
+          State next = step(u, {s[0], s[1], s[2]}, masked);
+          return {next.acc, next.m, next.l};
+        });
+    if (masked)
+      last[0].getDefiningOp()->setAttr(tile::kOnceAttr, k.b.getUnitAttr());
+    return last;
   };
   SmallVector<Value> full = run(tile, end, body->getArguments().slice(1, 3), nullptr);
   Value isPartial = k.cmp(Pred::eq, end, tile);
@@ -374,6 +391,35 @@ AttendKernel::State AttendKernel::walkKeys() {
                        ValueRange{walk.next(after), state[0], state[1], state[2], seen, hidden});
   visited = loop.getResult(4), predicated = loop.getResult(5);
   return {loop.getResult(1), loop.getResult(2), loop.getResult(3)};
+}
+
+/// The state over all keys: what the slices saw, brought to their common maximum.
+AttendKernel::State AttendKernel::foldSlices(State state) {
+  if (slices == 1)
+    return state;
+  auto fold = [&](tile::Combiner combiner, Value tile, int64_t rowsOfResult) -> Value {
+    auto type = cast<RankedTensorType>(tile.getType());
+    return tile::FoldOp::create(k.b, k.loc,
+                                k.tileType(rowsOfResult, type.getDimSize(1), type.getElementType()),
+                                combiner, tile, slices);
+  };
+  auto scaled = [&](Value tile, Value alpha) {
+    return k.map(cast<RankedTensorType>(tile.getType()), {tile, alpha},
+                 [&](OpBuilder &b, ValueRange x, Value, Value) -> SmallVector<Value> {
+                   return {arith::MulFOp::create(b, k.loc, x[0], x[1])};
+                 });
+  };
+  Value top = fold(tile::Combiner::Max, state.m, rowCount);
+  Value alpha = k.map(columnF32(), {state.m, top},
+                      [&](OpBuilder &b, ValueRange x, Value, Value) { return weight(b, x); });
+  State whole{fold(tile::Combiner::Sum, scaled(state.acc, alpha), itemRows),
+              fold(tile::Combiner::Max, state.m, itemRows),
+              fold(tile::Combiner::Sum, scaled(state.l, alpha), itemRows)};
+  rowCount = itemRows; // what follows is about the item's rows
+  for (auto &[buffer, value] : rows.perHead)
+    if (k.signature.buffers[buffer].role == BufferRole::SinkLogit)
+      value = perHead(buffer);
+  return whole;
 }
 
 /// acc / l, 0 for a row that saw no key. A sink logit joins the denominator (design: a
@@ -437,9 +483,10 @@ void AttendKernel::store(State state) {
 }
 
 void AttendKernel::emitItem(Value item) {
+  rowCount = itemRows * slices;
   loadItem(item);
   loadRows();
-  store(walkKeys());
+  store(foldSlices(walkKeys()));
   Value counters = k.pointer(BufferRole::Counters);
   auto count = [&](unsigned which, Value amount) {
     Value place = k.add(k.mul(k.worker(), k.idx(2)), k.idx(which));
@@ -455,6 +502,6 @@ void AttendKernel::emitItem(Value item) {
 } // namespace
 
 void llmopt::emitAttendKernel(ModuleOp module, const Signature &signature, StringRef name,
-                              int64_t rows, int64_t keys) {
-  AttendKernel(module, signature, name, rows, keys).emit();
+                              int64_t rows, int64_t keys, int64_t slices) {
+  AttendKernel(module, signature, name, rows, keys, slices).emit();
 }

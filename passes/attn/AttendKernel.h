@@ -6,9 +6,10 @@
 
 namespace llmopt {
 
-/// Emits `@name` with tiles of `rows` packed rows by `keys` keys.
+/// Emits `@name` with tiles of `rows` packed rows by `keys` keys. `slices` parts of a tile's
+/// keys each have a softmax state of their own, folded at the item's end.
 void emitAttendKernel(mlir::ModuleOp module, const Signature &signature, llvm::StringRef name,
-                      int64_t rows, int64_t keys);
+                      int64_t rows, int64_t keys, int64_t slices);
 
 /// Emits `@name`, which combines the partials of split items (MergeItem).
 void emitMergeKernel(mlir::ModuleOp module, const Signature &signature, llvm::StringRef name);

@@ -63,17 +63,17 @@ private:
       schedule.rows.assign(rows.begin(), rows.end());
     if (keys > 0)
       schedule.keys = keys;
+    schedule.slices.assign(slices.begin(), slices.end());
     if (rows.empty() && keys == 0)
-      remark::analysis(signature.attention->getLoc(),
-                       remark::RemarkOpts::name("schedule").category("attn-to-tile"))
-          << schedule.reason;
+      remarkSchedule(signature, schedule);
     return schedule;
   }
 
   static void emit(ModuleOp module, const Signature &signature, const KernelName &kernel) {
     switch (kernel.kind) {
     case bundle::KernelKind::Attend:
-      return emitAttendKernel(module, signature, kernel.name, kernel.rows, kernel.keys);
+      return emitAttendKernel(module, signature, kernel.name, kernel.rows, kernel.keys,
+                              kernel.slices);
     case bundle::KernelKind::Merge:
       return emitMergeKernel(module, signature, kernel.name);
     case bundle::KernelKind::Append:
@@ -92,6 +92,8 @@ ScheduleRequest llmopt::scheduleRequest(const Signature &signature) {
   request.group = op.getGroup();
   request.dQk = op.getQkDim();
   request.dV = op.getVDim();
+  request.elementBytes =
+      cast<ShapedType>(op.getQuery().getType()).getElementType().getIntOrFloatBitWidth() / 8;
   if (attn::ScheduleAttr wishes = op.getScheduleAttr()) {
     request.rows = wishes.getRows();
     request.keys = wishes.getKeys();
@@ -100,17 +102,25 @@ ScheduleRequest llmopt::scheduleRequest(const Signature &signature) {
   return request;
 }
 
+void llmopt::remarkSchedule(const Signature &signature, const Schedule &schedule) {
+  remark::analysis(signature.attention->getLoc(),
+                   remark::RemarkOpts::name("schedule").category("attn-to-tile"))
+      << schedule.reason;
+}
+
 std::vector<KernelName> llmopt::kernelsOf(const Signature &signature, StringRef spec,
                                           const Schedule &schedule) {
   std::vector<KernelName> kernels;
-  auto add = [&](bundle::KernelKind kind, const Twine &suffix, int64_t rows = 0, int64_t keys = 0) {
-    kernels.push_back({kind, (spec + suffix).str(), rows, keys});
+  auto add = [&](bundle::KernelKind kind, const Twine &suffix, int64_t rows = 0, int64_t keys = 0,
+                 int64_t slices = 1) {
+    kernels.push_back({kind, (spec + suffix).str(), rows, keys, slices});
   };
   if (signature.append)
     add(bundle::KernelKind::Append, "_append");
   if (signature.attention) {
-    for (int64_t rows : schedule.rows)
-      add(bundle::KernelKind::Attend, "_attend_" + Twine(rows), rows, schedule.keys);
+    for (auto [i, rows] : llvm::enumerate(schedule.rows))
+      add(bundle::KernelKind::Attend, "_attend_" + Twine(rows), rows, schedule.keys,
+          i < schedule.slices.size() ? schedule.slices[i] : 1);
     add(bundle::KernelKind::Merge, "_merge");
   }
   if (signature.merge)

@@ -48,6 +48,14 @@ KernelBuilder::KernelBuilder(ModuleOp module, Location loc, const Signature &sig
   func->setAttr(tile::kKernelAttr, b.getUnitAttr());
   func.setArgAttr(arguments.size() - 1, tile::kWorkerAttr, b.getUnitAttr());
   b.setInsertionPointToStart(func.addEntryBlock());
+  for (auto [i, slot] : llvm::enumerate(signature.slots)) {
+    std::string wish = signature.buffers[slot.buffer].name;
+    if (slot.kind == SlotKind::Stride)
+      wish += "_stride" + std::to_string(slot.dim);
+    else if (slot.kind == SlotKind::Extent)
+      wish += "_extent" + std::to_string(slot.dim);
+    func.getArgument(i).setLoc(named(wish));
+  }
 
   Value array = signature.scalars.empty() ? Value() : pointer(BufferRole::Scalars);
   for (auto [i, entry] : llvm::enumerate(signature.scalars)) {
@@ -60,6 +68,8 @@ KernelBuilder::KernelBuilder(ModuleOp module, Location loc, const Signature &sig
     scalars.push_back(arith::BitcastOp::create(b, loc, b.getF32Type(), low));
   }
 }
+
+Location KernelBuilder::named(StringRef name) { return NameLoc::get(b.getStringAttr(name), loc); }
 
 void KernelBuilder::finish() { func::ReturnOp::create(b, loc); }
 

@@ -26,6 +26,10 @@ public:
   const Signature &signature;
   mlir::func::FuncOp func;
 
+  /// This kernel's place, with a name for the value made there: targets that print text
+  /// use it.
+  mlir::Location named(llvm::StringRef name);
+
   // Arguments.
   mlir::Value slot(int buffer, bundle::SlotKind kind, unsigned dim = 0);
   mlir::Value pointer(bundle::BufferRole role) { return pointer(signature.findBuffer(role)); }

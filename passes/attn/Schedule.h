@@ -7,6 +7,7 @@
 #pragma once
 
 #include "runtime/target/CpuInfo.h"
+#include "runtime/target/CudaTarget.h"
 
 #include <cstdint>
 #include <string>
@@ -18,6 +19,7 @@ namespace llmopt {
 struct ScheduleRequest {
   int64_t group = 1; ///< query heads per KV head
   int64_t dQk = 0, dV = 0;
+  int64_t elementBytes = 2;   ///< of Q, K and V
   int64_t rows = 0, keys = 0; ///< wishes of the spec's schedule clause; 0: none
   bool batchInvariant = false;
 };
@@ -25,10 +27,18 @@ struct ScheduleRequest {
 struct Schedule {
   std::vector<int64_t> rows; ///< tile rows of the attend kernels, ascending
   int64_t keys = 64;         ///< keys of a tile, the same in all of them
+  /// For each of `rows`: parts of a tile's keys with a softmax state of their own, so that
+  /// warps without rows to share have keys to share; empty: one part.
+  std::vector<int64_t> slices;
+  int64_t warps = 0, stages = 0; ///< of a block on a GPU; tiles under way at a time
   bool batchInvariant = false;
   std::string reason; ///< one sentence with the numbers, for the remark
 };
 
 Schedule chooseCpuSchedule(const ScheduleRequest &request, const runtime::CpuTarget &target);
+/// On a GPU an item's rows are shared by the warps of one block: 64 on tensor cores, 16 each.
+/// Example: GQA 32/8, d 128 gives rows 16 with 4 slices (each warp takes 16 of a tile's 64
+/// keys) and rows 64.
+Schedule chooseCudaSchedule(const ScheduleRequest &request, const runtime::CudaTarget &target);
 
 } // namespace llmopt

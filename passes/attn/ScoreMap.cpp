@@ -10,12 +10,25 @@ using namespace mlir;
 using namespace llmopt;
 using Pred = arith::CmpIPredicate;
 
-ScoreMap::ScoreMap(KernelBuilder &k, const RowTiles &rows, Value keyBase, Value keyEnd)
+ScoreMap::ScoreMap(KernelBuilder &k, const RowTiles &rows, Value keyBase, Value keyEnd,
+                   int64_t slices)
     : PairEmitter(region, k.loc), k(k), rows(rows), keyBase(keyBase), keyEnd(keyEnd),
-      block(new Block), region(k.b.getContext()) {
+      slices(slices), block(new Block), region(k.b.getContext()) {
   block->addArguments({k.b.getI32Type(), k.b.getI32Type()}, {k.loc, k.loc});
   region.setInsertionPointToStart(block);
-  key = arith::AddIOp::create(region, k.loc, k.toI32(keyBase), block->getArgument(1));
+  key = arith::AddIOp::create(region, k.named("key"), k.toI32(keyBase), block->getArgument(1));
+}
+
+/// Keys of slice i of the rows begin i * columns further on.
+void ScoreMap::moveToSlice(RankedTensorType products) {
+  auto constant = [&](int64_t value) -> Value {
+    return arith::ConstantOp::create(region, k.loc, region.getI32IntegerAttr(value));
+  };
+  Value row = block->getArguments().drop_back().back();
+  Value slice =
+      arith::DivUIOp::create(region, k.loc, row, constant(products.getDimSize(0) / slices));
+  Value skipped = arith::MulIOp::create(region, k.loc, slice, constant(products.getDimSize(1)));
+  key = arith::AddIOp::create(region, k.loc, key, skipped);
 }
 
 ScoreMap::~ScoreMap() { delete block; }
@@ -46,7 +59,7 @@ Value ScoreMap::element(unsigned arg) {
   auto type = k.tileType(rowCount, products.getDimSize(1), value);
   Value tile =
       tile::LoadOp::create(k.b, k.loc, type, k.pointer(buffer), rows.addresses.lookup(buffer),
-                           keyBase, k.stride(buffer, 3), keyEnd);
+                           keyBase, k.stride(buffer, 3), keyEnd, slices);
   Value element = input(tile);
   if (isa<FloatType>(value))
     return element;
@@ -147,7 +160,10 @@ Value ScoreMap::hide(Value score, Value keyBegin) {
 }
 
 Value ScoreMap::build(Value products, Value keyBegin) {
-  Value score = modify(input(products));
+  Value raw = input(products);
+  if (slices > 1)
+    moveToSlice(cast<RankedTensorType>(products.getType()));
+  Value score = modify(raw);
   if (keyBegin)
     score = hide(score, keyBegin);
   tile::YieldOp::create(region, k.loc, ValueRange{score});

@@ -22,8 +22,10 @@ struct RowTiles {
 /// into the region of a tile.map, then builds it.
 class ScoreMap final : public attn::PairEmitter {
 public:
-  /// Keys of the tile are keyBase + column; memory holds keys below keyEnd.
-  ScoreMap(KernelBuilder &k, const RowTiles &rows, mlir::Value keyBase, mlir::Value keyEnd);
+  /// Keys of the tile are keyBase + column, those of a later slice of rows further on (see
+  /// tile.mma); memory holds keys below keyEnd.
+  ScoreMap(KernelBuilder &k, const RowTiles &rows, mlir::Value keyBase, mlir::Value keyEnd,
+           int64_t slices);
   ~ScoreMap() override;
 
   /// Scores in units of log 2: log2(e) * modified score, -inf where hidden. With
@@ -44,6 +46,7 @@ public:
 private:
   /// The region's element of `tile`, made an operand at its first use.
   mlir::Value input(mlir::Value tile);
+  void moveToSlice(mlir::RankedTensorType products);
   mlir::Value modify(mlir::Value score);
   mlir::Value hide(mlir::Value score, mlir::Value keyBegin);
   mlir::Value captured(mlir::Value value);
@@ -52,6 +55,7 @@ private:
   KernelBuilder &k;
   const RowTiles &rows;
   mlir::Value keyBase, keyEnd, key;
+  int64_t slices;
   mlir::Block *block;
   mlir::OpBuilder region;
   llvm::SmallVector<mlir::Value> inputs;

@@ -6,10 +6,11 @@
 
 namespace llmopt::runtime {
 
-void *allocateAligned(size_t bytes) {
+void *allocateAligned(size_t bytes, size_t alignment) {
   constexpr size_t kHugePage = size_t(2) << 20;
   bool large = bytes >= 2 * kHugePage;
-  size_t alignment = large ? kHugePage : AlignedBuffer::kAlignment;
+  if (large)
+    alignment = kHugePage;
   size_t whole = (bytes + alignment - 1) / alignment * alignment;
   void *memory = whole >= bytes ? std::aligned_alloc(alignment, whole) : nullptr;
   if (!memory)

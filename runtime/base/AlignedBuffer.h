@@ -8,10 +8,10 @@
 
 namespace llmopt::runtime {
 
-/// Memory at a 64-byte boundary, to be given to std::free. Large blocks ask the system for
-/// huge pages: rows of a paged cache lie far apart, and each page of 4 KiB is a walk of the
-/// page table. May throw bad_alloc.
-void *allocateAligned(size_t bytes);
+/// Memory at a boundary of `alignment` bytes (a power of two up to 2 MiB), to be given to
+/// std::free. Large blocks ask the system for huge pages: rows of a paged cache lie far
+/// apart, and each page of 4 KiB is a walk of the page table. May throw bad_alloc.
+void *allocateAligned(size_t bytes, size_t alignment = 64);
 
 class AlignedBuffer {
 public:

@@ -107,11 +107,16 @@ StatusOr<std::vector<uint8_t>> readFile(const std::string &path, uint64_t maxByt
   return bytes;
 }
 
-Status writeFileAtomic(const std::string &path, std::span<const uint8_t> bytes) {
+Status checkWritable(const std::string &path) {
   // Renaming onto a device or a pipe would put a plain file in its place.
   struct stat existing;
   if (::stat(path.c_str(), &existing) == 0 && !S_ISREG(existing.st_mode))
     return invalidArgument("'{}' is no regular file; name a file to write", path);
+  return {};
+}
+
+Status writeFileAtomic(const std::string &path, std::span<const uint8_t> bytes) {
+  LLMOPT_RETURN_IF_ERROR(checkWritable(path));
   std::string temporary = path + ".tmp-XXXXXX";
   {
     Descriptor file(::mkostemp(temporary.data(), O_CLOEXEC));

@@ -14,6 +14,9 @@ namespace llmopt::runtime {
 /// anything is allocated.
 StatusOr<std::vector<uint8_t>> readFile(const std::string &path, uint64_t maxBytes);
 
+/// Refuses what `writeFileAtomic` would refuse without trying: a device, a pipe or a folder.
+Status checkWritable(const std::string &path);
+
 /// Publishes the bytes under `path`: readers see the old file or the new one,
 /// never a part, also after a crash (temporary file in the same folder, fsync,
 /// rename).

@@ -79,14 +79,20 @@ bool isCacheKey(const std::string &text) {
 BundleStore::BundleStore(const std::string &folder)
     : versioned(fmt::format("{}/{}", folder, bundle::kFormatVersion)) {}
 
-StatusOr<bundle::Program> BundleStore::read(const std::string &key) const {
+StatusOr<bundle::Program> BundleStore::peek(const std::string &key) const {
   std::string path = pathOf(key);
   StatusOr<bundle::Program> program = bundle::loadBundle(path);
   if (!program)
     return program.status();
   if (program->key != key)
     return dataLoss("bundle '{}' holds the program of another key, '{}'", path, program->key);
-  ::utimensat(AT_FDCWD, path.c_str(), nullptr, 0); // in vain where the folder is read-only
+  return program;
+}
+
+StatusOr<bundle::Program> BundleStore::read(const std::string &key) const {
+  StatusOr<bundle::Program> program = peek(key);
+  if (program) // in vain where the folder is read-only
+    ::utimensat(AT_FDCWD, pathOf(key).c_str(), nullptr, 0);
   return program;
 }
 
@@ -163,7 +169,7 @@ BundleStore::exportTo(const std::string &target, const std::vector<std::string> 
   for (const Entry &entry : list()) {
     if (!keys.empty() && std::find(keys.begin(), keys.end(), entry.key) == keys.end())
       continue;
-    StatusOr<bundle::Program> program = read(entry.key);
+    StatusOr<bundle::Program> program = peek(entry.key);
     if (!program)
       continue; // damaged, or removed meanwhile
     paths.push_back(fmt::format("{}/{}-{}-{}.bundle", target, plain(program->name),

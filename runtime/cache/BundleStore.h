@@ -31,6 +31,8 @@ public:
   /// NotFound, or why the entry that is there cannot be used. A hit becomes the entry
   /// that was used last.
   StatusOr<bundle::Program> read(const std::string &key) const;
+  /// The same without counting as a use.
+  StatusOr<bundle::Program> peek(const std::string &key) const;
   /// Replaces what is there.
   Status publish(const bundle::Program &program) const;
 

@@ -34,9 +34,12 @@ struct Call {
   }
 };
 
-/// Offsets of all sequences: ascending from at least 0 to at most `limit`.
+/// Offsets of all sequences: ascending from 0 to at most `limit`.
 Status checkOffsets(const Call &call, BufferRole role, int64_t limit) {
   const ArrayRef &offsets = *call.get(role);
+  if (int64_t first = offsets.shape[0] ? readInteger(offsets, 0) : 0; first != 0)
+    return invalidArgument("array '{}' begins with {}; offsets must ascend from 0", call.name(role),
+                           first);
   int64_t before = 0;
   for (int64_t i = 0; i < offsets.shape[0]; ++i) {
     int64_t offset = readInteger(offsets, i);

@@ -55,8 +55,9 @@ public:
   Status replan(const CallArguments &arguments);
 
   const Plan &plan() const { return state->plan; }
-  /// Tiles visited and tiles predicated by the last run, for each worker; empty where the
-  /// program counts nothing. Synchronises the stream.
+  /// Tiles visited and tiles predicated by the last run: for each Attend kernel (as
+  /// `plan().attends`), for each worker. Empty where the program counts nothing.
+  /// Synchronises the stream.
   StatusOr<std::vector<uint64_t>> counters(Stream &stream) const;
 
 private:

@@ -3,6 +3,7 @@
 #include "runtime/base/AlignedBuffer.h"
 
 #include <chrono>
+#include <cstdlib>
 #include <cstring>
 #include <new>
 
@@ -26,8 +27,6 @@ public:
 private:
   Clock::time_point time = Clock::now();
 };
-
-constexpr std::align_val_t kAlign{DeviceMemory::kAlignment};
 
 /// Parameter blocks of a launch, kept for its replays.
 struct KeptLaunch {
@@ -152,13 +151,15 @@ Status HostStream::replay(const Graph &graph) {
 StatusOr<DeviceMemory> allocateHost(std::shared_ptr<Device> device, size_t bytes) {
   if (bytes == 0)
     return DeviceMemory();
-  void *memory = ::operator new(bytes, kAlign, std::nothrow);
-  if (!memory)
+  try {
+    void *memory = allocateAligned(bytes, DeviceMemory::kAlignment);
+    return DeviceMemory(std::move(device), memory, bytes);
+  } catch (const std::bad_alloc &) {
     return makeStatus(StatusCode::ResourceExhausted, "no memory for {} bytes on device '{}'", bytes,
                       device->facts().name);
-  return DeviceMemory(std::move(device), memory, bytes);
+  }
 }
 
-void releaseHost(void *memory) noexcept { ::operator delete(memory, kAlign); }
+void releaseHost(void *memory) noexcept { std::free(memory); }
 
 } // namespace llmopt::runtime

@@ -104,7 +104,8 @@ StatusOr<PlanArena> PlanArena::create(Device &device, const Program &program,
   size_t staged = arena.end;
   if (hasCounters(program)) {
     arena.countersAt = arena.end;
-    arena.countersBytes = size_t{room.workers} * 2 * sizeof(uint64_t);
+    arena.countersBytes =
+        size_t{room.workers} * 2 * sizeof(uint64_t) * std::max<size_t>(1, arena.attends.size());
     arena.end += alignUp(arena.countersBytes);
   }
   arena.partialOut = arena.reserve(room.partialRows, sizeof(float), program.facts.dV);
@@ -185,14 +186,16 @@ PlanBuffers PlanArena::buffers(const Program &program, uint32_t kernel) const {
   buffers[BufferRole::Merges] = entryOf(merges);
   buffers[BufferRole::PartialOut] = entryOf(partialOut);
   buffers[BufferRole::PartialLse] = entryOf(partialLse);
-  if (countersBytes)
-    buffers[BufferRole::Counters] = {memory.data() + countersAt,
-                                     static_cast<int64_t>(countersBytes / sizeof(uint64_t)), 1};
-  for (const Attend &attend : attends)
-    if (attend.kernel == kernel) {
-      buffers[BufferRole::ItemOffsets] = entryOf(attend.offsets);
-      buffers[BufferRole::Items] = entryOf(attend.items);
-    }
+  for (size_t i = 0; i < attends.size(); ++i) {
+    const Attend &attend = attends[i];
+    if (attend.kernel != kernel)
+      continue;
+    buffers[BufferRole::ItemOffsets] = entryOf(attend.offsets);
+    buffers[BufferRole::Items] = entryOf(attend.items);
+    if (size_t each = countersBytes / attends.size())
+      buffers[BufferRole::Counters] = {memory.data() + countersAt + i * each,
+                                       static_cast<int64_t>(each / sizeof(uint64_t)), 1};
+  }
   KernelKind kind = program.kernels[kernel].kind;
   if (kind == KernelKind::Append || kind == KernelKind::Combine)
     buffers[BufferRole::ItemOffsets] = entryOf(shared);

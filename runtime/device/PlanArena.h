@@ -42,7 +42,8 @@ public:
 
   /// Where the arrays that a kernel reads lie.
   PlanBuffers buffers(const bundle::Program &program, uint32_t kernel) const;
-  /// Two numbers for each worker; empty where the program counts nothing.
+  /// Two numbers for each worker, for each Attend kernel; empty where the program counts
+  /// nothing.
   std::span<uint8_t> counters() const { return {memory.data() + countersAt, countersBytes}; }
   const PlanCounts &room() const { return counts; }
 

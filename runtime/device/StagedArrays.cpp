@@ -1,8 +1,25 @@
 #include "runtime/device/StagedArrays.h"
 
+#include <algorithm>
 #include <new>
+#include <string_view>
 
 namespace llmopt::runtime {
+
+namespace {
+
+/// Whether the program's kernels write an array.
+bool isWritten(const bundle::Program &program, std::string_view name) {
+  bool appends = std::any_of(program.kernels.begin(), program.kernels.end(),
+                             [](const auto &k) { return k.kind == bundle::KernelKind::Append; });
+  for (const bundle::Buffer &buffer : program.buffers)
+    if (buffer.name == name)
+      return buffer.output || (appends && (buffer.role == bundle::BufferRole::KeyPool ||
+                                           buffer.role == bundle::BufferRole::ValuePool));
+  return false;
+}
+
+} // namespace
 
 uint64_t spannedBytes(const ArrayRef &array) {
   uint64_t last = 0;
@@ -15,7 +32,8 @@ uint64_t spannedBytes(const ArrayRef &array) {
   return (last + 1) * bytesOf(array.type);
 }
 
-StatusOr<StagedArrays> StagedArrays::upload(Stream &stream, const CallArguments &arguments,
+StatusOr<StagedArrays> StagedArrays::upload(Stream &stream, const bundle::Program &program,
+                                            const CallArguments &arguments,
                                             const ArrayStorage &storage) try {
   StagedArrays staged;
   staged.onDevice = arguments;
@@ -33,16 +51,16 @@ StatusOr<StagedArrays> StagedArrays::upload(Stream &stream, const CallArguments 
       LLMOPT_RETURN_IF_ERROR(stream.copyIn(memory->data(), bytes.data(), bytes.size()));
     array.host = first;
     array.data = memory->data() + (first - bytes.data());
-    staged.copies.push_back({bytes.data(), *std::move(memory)});
+    staged.copies.push_back({bytes.data(), *std::move(memory), isWritten(program, name)});
   }
   return staged;
 } catch (const std::bad_alloc &) {
   return makeStatus(StatusCode::ResourceExhausted, "no memory to copy the arrays of a call");
 }
 
-Status StagedArrays::download(Stream &stream) {
+Status StagedArrays::download(Stream &stream, Which which) {
   for (Copy &copy : copies)
-    if (copy.memory.size())
+    if (copy.memory.size() && (copy.written || which == Which::All))
       LLMOPT_RETURN_IF_ERROR(stream.copyOut(copy.host, copy.memory.data(), copy.memory.size()));
   return stream.synchronize();
 }

@@ -1,8 +1,8 @@
 // A call's host arrays on a device with memory of its own: copied there before the call,
 // back after it. On a device with host memory nothing is copied.
 //
-//   StatusOr<StagedArrays> staged = StagedArrays::upload(*stream, arguments);
-//   StatusOr<BoundCall> call = BoundCall::bind(program, staged->arguments());
+//   StatusOr<StagedArrays> staged = StagedArrays::upload(*stream, program, arguments);
+//   StatusOr<BoundCall> call = BoundCall::bind(loaded, staged->arguments());
 //   call->run(*stream); staged->download(*stream);
 #pragma once
 
@@ -24,19 +24,25 @@ class StagedArrays {
 public:
   /// `arguments` and its memory must stay until the stream was synchronised. An array that
   /// `storage` does not name travels from its first element to its last.
-  static StatusOr<StagedArrays> upload(Stream &stream, const CallArguments &arguments,
+  static StatusOr<StagedArrays> upload(Stream &stream, const bundle::Program &program,
+                                       const CallArguments &arguments,
                                        const ArrayStorage &storage = {});
 
   /// As given, with device addresses and the host's as ArrayRef::host.
   const CallArguments &arguments() const { return onDevice; }
 
-  /// Copies every array back, and waits for it.
-  Status download(Stream &stream);
+  enum class Which : uint8_t {
+    Written, ///< results, and pools that the program appends to
+    All,     ///< inputs too: to see that a kernel left them alone
+  };
+  /// Copies arrays back, and waits for it.
+  Status download(Stream &stream, Which which = Which::Written);
 
 private:
   struct Copy {
     uint8_t *host;
     DeviceMemory memory;
+    bool written;
   };
 
   CallArguments onDevice;

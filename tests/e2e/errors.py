@@ -52,8 +52,9 @@ for command, rest in (("verify", ["f.mlir"]), ("run", ["f.mlir"]), ("fuzz", []),
     refuse([command, *rest, "--device", "sim"], f"llm-opt {command}: {ABSENT}")
 
 MISSING = "llm-opt: cannot open input file 'absent.mlir': No such file or directory"
-for command in ("verify", "compile", "explain"):
+for command in ("verify", "compile", "explain", "run"):
     refuse([command, "absent.mlir"], MISSING)
+refuse(["run", "none.mlir"], "llm-opt: none.mlir: no function holds an attn op")
 refuse(["verify", "none.mlir"], "llm-opt: none.mlir: no function holds an attn op")
 refuse(["verify", "f.mlir", "--func", "g"], "llm-opt: f.mlir: no spec function is called @g")
 refuse(["tune"], "llm-opt: unknown command 'tune'; 'llm-opt --help' lists the commands")
@@ -71,9 +72,9 @@ refuse(["verify", "f.mlir", "--shape", "q=one,kv=5"],
        "--shape q=1;1,kv=17;300,window=64")
 
 refuse(["compile", "f.mlir", "--emit", "ptx"],
-       "llm-opt compile: cannot emit 'ptx'; ir, tile, vector, llvm, asm and bundle can be had")
+       "llm-opt compile: cannot emit 'ptx' for cpu; ir, tile, vector, llvm, asm and bundle can be had")
 refuse(["compile", "f.mlir", "--target", "tpu"],
-       "llm-opt compile: target 'tpu' is not available in this build; cpu is")
+       "llm-opt compile: unknown target 'tpu'; cpu and cuda:sm_80 are of the form wanted")
 refuse(["compile", "f.mlir"], "llm-opt compile: a bundle is binary; name a file with -o")
 refuse(["compile", "two.mlir", "-o", "two.bundle"],
        "llm-opt compile: the file holds 2 specs; a bundle holds one; choose with --func")
@@ -86,7 +87,7 @@ def run_with(want, *options, **files):
     refuse(["run", "f.mlir", *inputs(**files), *options], "llm-opt run: " + want)
 
 
-run_with("--input q=FILE.npy is missing", q=None)
+run_with("the array 'q' is missing; the results have its shape", q=None)
 run_with("file 'junk.npy' is not a .npy file", q="junk.npy")
 run_with("file 'absent.npy': cannot open: No such file or directory", q="absent.npy")
 run_with("array 'q' has 3 extents and 3 strides; the program wants rank 4 with shape "
@@ -99,6 +100,10 @@ run_with("double.npy: elements are f64; kernels take f32, f16, bf16, bool and in
 run_with("there is no array 'x'; the program takes q, k, v, o", x="ok.npy")
 run_with("--input q: NAME=VALUE is wanted", "--input", "q")
 run_with("--set scale=big: 'big' is no number", "--set", "scale=big")
+for value in ("nan", "inf", "-inf", "1e39", "1e999"):
+    run_with(f"--set scale={value}: '{value}' is not finite in float32", "--set", f"scale={value}")
+    refuse(["verify", "f.mlir", "--shape", f"q=1,kv=5,scale={value}"],
+           f"llm-opt verify: --shape scale={value}: a length is negative, or a number too large")
 run_with("there is no scalar 'wndow'; the program takes scale, window", "--set", "wndow=3")
 run_with("scalar 'window' is 2.5; the program wants an integer", "--set", "window=2.5")
 run_with("scalar 'window' is 2147483648; -2147483648 to 2147483647 are allowed",
@@ -108,6 +113,19 @@ if not os.path.exists("pipe"):
     os.mkfifo("pipe")
 run_with("'pipe' is no regular file; name a file to write", "--output", "o=pipe")
 check(stat.S_ISFIFO(os.stat("pipe").st_mode), "writing must leave a pipe alone")
+# All outputs are looked at before the first is written.
+for second, want in (("lse=l.npy", "--output lse=l.npy: the spec has no result of that name; o "
+                      "and lse are results"),
+                     ("o", "--output o: NAME=VALUE is wanted"),
+                     ("o=pipe", "'pipe' is no regular file; name a file to write"),
+                     ("o=first.npy", "--output o=first.npy: 'o' is written to that file already")):
+    run_with(want, "--output", "o=first.npy", "--output", second)
+    check(not os.path.exists("first.npy"), f"--output {second}: nothing must be written")
+for text in ("", "0", "-1", "two", "4x", "1025", "99999999999"):
+    os.environ["LLMOPT_THREADS"] = text
+    refuse(["env"], f"llm-opt env: LLMOPT_THREADS is '{text}'; 1 to 1024 are allowed; unset it for "
+           "one thread a processor")
+del os.environ["LLMOPT_THREADS"]
 
 refuse(["verify", "--nope"], "llm-opt verify: SPEC is required")
 refuse(["verify", "f.mlir", "--nope"],
@@ -137,13 +155,20 @@ for page in (99, 2147483647, -1):
     refuse(["run", "paged.mlir", *options],
            f"llm-opt run: array 'block_table' gives page 1 of sequence 0 the id {page}; the pool "
            "has 3 pages, and a query may see this one")
+for offsets in ([1, 2], [-1, 1]):
+    write_npy("cu.npy", (2,), offsets, "<i4")
+    refuse(["run", "paged.mlir", *options],
+           f"llm-opt run: array 'cu_seqlens_q' begins with {offsets[0]}; offsets must ascend from 0")
+write_npy("cu.npy", (2,), [0, -1], "<i4")
+refuse(["run", "paged.mlir", *options],
+       "llm-opt run: array 'cu_seqlens_q' has -1 after 0 at entry 1; offsets must ascend from 0")
 run_with("--output lse=l.npy: the spec has no result of that name; o and lse are results",
          "--output", "lse=l.npy")
 refuse(["run", "absent.bundle"],
        "llm-opt run: file 'absent.bundle': cannot open: No such file or directory")
 refuse(["conformance", "absent"],
        "llm-opt conformance: file 'absent/model.onnx': cannot open: No such file or directory")
-refuse(["import", "absent.json"], "file 'absent.json': cannot open: No such file or directory")
+refuse(["import", "absent.json"], "llm-opt import: file 'absent.json': cannot open: No such file or directory")
 for lengths in ("q=-1,kv=5", "q=1,kv=-5", "q=1,kv=99999999999999999999"):
     setting = lengths.split(",")[lengths.startswith("q=1")]
     refuse(["verify", "f.mlir", "--shape", lengths],

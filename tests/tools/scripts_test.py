@@ -215,6 +215,14 @@ class RunCtest(ScriptCase):
         code, _, last = self.run_tests(CI="true", expected="# comment\n\ncuda.*  # needs a GPU\n")
         self.assertEqual((code, last), (0, "100% tests passed, 0 tests failed out of 2"))
 
+    def test_a_skip_for_want_of_data_is_accepted_only_without_data(self):
+        self.results([("a", "run"), ("b", "notrun")])
+        expected = "b  # no test data: reads models\n"
+        self.assertEqual(self.run_tests(CI="true", expected=expected)[0], 0)
+        code, out, _ = self.run_tests(CI="true", expected=expected, LLMOPT_TEST_DATA="/data")
+        self.assertEqual(code, 1)
+        self.assertIn("skipped, and not in tests/expected-skips.txt: b", out)
+
     def test_ci_sees_the_files_of_a_lit_suite(self):
         lit = ('<testsuites><testsuite name="lit"><testcase classname="lit.attn" name="a.mlir">'
                '<skipped message="Missing required feature(s): test-data"/></testcase>'

@@ -6,7 +6,7 @@
 #include "runtime/device/cpu/CpuProgram.h"
 #include "runtime/device/cpu/ThreadPool.h"
 #include "tools/bench/Roof.h"
-#include "tools/llm-opt/Runner.h"
+#include "tools/llm-opt/Prepare.h"
 #include "tools/llm-opt/SpecFile.h"
 #include "tools/llm-opt/Work.h"
 
@@ -90,25 +90,19 @@ llvm::Error runCase(const Case &one, const bench::Roof &roof) {
   if (!file)
     return llvm::createStringError("the benchmark's spec does not parse");
   mlir::func::FuncOp function = file->specs().front();
-  llvm::Expected<harness::Spec> spec = harness::specOf(function);
-  if (!spec)
-    return spec.takeError();
-  llvm::Expected<std::unique_ptr<Runner>> runner = Runner::compile(function);
-  if (!runner)
-    return runner.takeError();
+  llvm::Expected<Prepared> prepared = prepare(function);
+  if (!prepared)
+    return prepared.takeError();
   harness::Shape wanted;
   wanted.queryLengths = one.queries;
   wanted.keyLengths = one.keys;
-  llvm::Expected<harness::Shape> shape = harness::fit(*spec, wanted);
-  if (!shape)
-    return shape.takeError();
-  llvm::Expected<harness::Call> call = harness::generate(*spec, *shape);
-  if (!call)
-    return call.takeError();
+  llvm::Expected<PreparedCall> ready = prepareCall(prepared->spec, wanted);
+  if (!ready)
+    return ready.takeError();
   RunFigures figures;
-  if (llvm::Error error = (*runner)->run(*call, &figures, 7))
+  if (llvm::Error error = prepared->runner->run(ready->call, &figures, 7))
     return error;
-  Work work = workOf((*runner)->program(), *shape, *call);
+  Work work = workOf(prepared->runner->program(), ready->shape, ready->call);
   double amount = one.limit == Case::Limit::Read ? work.keyBytes + work.queryBytes : work.flops;
   double limit = one.limit == Case::Limit::Read      ? roof.readBytes
                  : one.limit == Case::Limit::Bf16Dot ? roof.bf16DotFlops
@@ -170,6 +164,8 @@ int run(int argc, char **argv) {
   std::string filter;
   app.add_option("FILTER", filter, "only cases whose name holds this");
   CLI11_PARSE(app, argc, argv);
+  if (runtime::Status status = runtime::ThreadPool::checkEnvironment(); !status.ok())
+    return fail("bench", status.message());
   bench::Roof roof = bench::measureRoof(runtime::ThreadPool::defaultThreads());
   fmt::print("{} threads, {}: FMA {:.0f} GFLOP/s, bf16 dot {:.0f} GFLOP/s, read {:.1f} GB/s\n",
              roof.threads, roof.isa, roof.fmaFlops / 1e9, roof.bf16DotFlops / 1e9,

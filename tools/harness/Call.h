@@ -2,6 +2,7 @@
 #pragma once
 
 #include "dialect/reference/Array.h"
+#include "dialect/reference/Rows.h"
 #include "runtime/base/AlignedBuffer.h"
 #include "llvm/Support/Error.h"
 
@@ -88,6 +89,9 @@ struct Call {
   std::vector<HostArray> arrays;
   std::map<std::string, double> numbers;
   int64_t rows = 0; ///< rows of the first dimension of `o` that are due; the rest is padding
+  /// Where the kernels change what they do: whoever runs the call says it, and check() looks
+  /// there when it cannot look at every row.
+  reference::Boundaries boundaries;
 
   HostArray *find(llvm::StringRef name);
   const HostArray *find(llvm::StringRef name) const { return const_cast<Call *>(this)->find(name); }

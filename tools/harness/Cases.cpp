@@ -235,8 +235,7 @@ std::vector<Case> randomShapes(const Spec &spec, int64_t count, uint64_t seed,
   return cases;
 }
 
-llvm::Expected<CaseResult> runCase(const Spec &spec, const Case &c, const Runner &run,
-                                   const reference::Boundaries &boundaries) {
+llvm::Expected<CaseResult> runCase(const Spec &spec, const Case &c, const Runner &run) {
   CaseResult result;
   llvm::Expected<Call> call = generate(spec, c.shape);
   if (!call)
@@ -248,7 +247,7 @@ llvm::Expected<CaseResult> runCase(const Spec &spec, const Case &c, const Runner
     result.refused = true;
     return result;
   }
-  llvm::Expected<Report> report = check(spec, *call, boundaries, c.shape.seed);
+  llvm::Expected<Report> report = check(spec, *call, c.shape.seed);
   if (!report)
     return report.takeError();
   result.report = std::move(*report);

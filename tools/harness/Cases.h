@@ -23,7 +23,7 @@ std::vector<Case> hardCases(const Spec &spec);
 std::vector<Case> randomShapes(const Spec &spec, int64_t count, uint64_t seed,
                                int64_t mostProducts = 1 << 23);
 
-/// Runs a call on some device: fills the outputs of its arrays.
+/// Runs a call on some device: fills the outputs of its arrays, and its boundaries.
 using Runner = std::function<llvm::Error(Call &)>;
 
 struct CaseResult {
@@ -33,7 +33,6 @@ struct CaseResult {
 
 /// Generates, runs and checks a case, and its twin. An error means that the case could
 /// not be run or judged; a wrong result is in the report.
-llvm::Expected<CaseResult> runCase(const Spec &spec, const Case &c, const Runner &run,
-                                   const reference::Boundaries &boundaries = {});
+llvm::Expected<CaseResult> runCase(const Spec &spec, const Case &c, const Runner &run);
 
 } // namespace llmopt::harness

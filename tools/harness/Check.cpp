@@ -73,9 +73,7 @@ llvm::Error append(const Spec &spec, const Call &call, reference::Inputs &inputs
 
 } // namespace
 
-llvm::Expected<Report> check(const Spec &spec, const Call &call,
-                             const reference::Boundaries &boundaries, uint64_t seed,
-                             int64_t limit) {
+llvm::Expected<Report> check(const Spec &spec, const Call &call, uint64_t seed, int64_t limit) {
   Report report;
   reference::Inputs inputs = call.inputs();
   std::vector<HostArray> pools;
@@ -101,7 +99,7 @@ llvm::Expected<Report> check(const Spec &spec, const Call &call,
       llvm::Expected<reference::Lengths> lengths = reference::lengthsOf(spec.attention, inputs);
       if (!lengths)
         return lengths.takeError();
-      choice = reference::chooseRows(*lengths, boundaries, seed, limit);
+      choice = reference::chooseRows(*lengths, call.boundaries, seed, limit);
       results = reference::evaluate(spec.attention, inputs, choice.rows, reference::Mode::Rounded);
       llvm::Expected<std::vector<llvm::SmallVector<int64_t, 4>>> places =
           reference::rowIndices(spec.attention, inputs, choice.rows);

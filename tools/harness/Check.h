@@ -24,8 +24,7 @@ struct Report {
 
 /// Checks outputs, cache contents after an append, guard zones, padded rows and that
 /// inputs are as they were. An error means that the call could not be judged.
-llvm::Expected<Report> check(const Spec &spec, const Call &call,
-                             const reference::Boundaries &boundaries = {}, uint64_t seed = 1,
+llvm::Expected<Report> check(const Spec &spec, const Call &call, uint64_t seed = 1,
                              int64_t limit = reference::kAllRowsLimit);
 
 /// Where output or LSE of two calls differ in a bit, in words; empty where they do not.

@@ -14,11 +14,15 @@
 namespace llmopt::cli {
 namespace {
 
-const std::map<std::string, Stage> kStages = {{"ir", Stage::Attn},
-                                              {"tile", Stage::Tile},
-                                              {"vector", Stage::Vector},
-                                              {"llvm", Stage::Llvm},
-                                              {"asm", Stage::Asm}};
+const std::map<std::string, Stage> kStages = {
+    {"ir", Stage::Attn}, {"tile", Stage::Tile}, {"vector", Stage::Vector}, {"llvm", Stage::Llvm},
+    {"asm", Stage::Asm}, {"gpu", Stage::Gpu},   {"cuda", Stage::Cuda},     {"ptx", Stage::Ptx}};
+
+bool isFor(Stage stage, bool cuda) {
+  if (stage == Stage::Attn || stage == Stage::Tile)
+    return true;
+  return (stage == Stage::Gpu || stage == Stage::Cuda || stage == Stage::Ptx) == cuda;
+}
 
 bool writeText(const std::string &path, const std::string &text) {
   if (path == "-") {
@@ -30,30 +34,52 @@ bool writeText(const std::string &path, const std::string &text) {
   return bool(out.flush());
 }
 
-int emitBundle(std::vector<mlir::func::FuncOp> specs, const std::string &path) {
+int emitBundle(std::vector<mlir::func::FuncOp> specs, const std::string &path,
+               const CompileOptions &options) {
   if (specs.size() != 1)
     return fail("compile",
                 fmt::format("the file holds {} specs; a bundle holds one; choose with --func",
                             specs.size()));
   if (path == "-")
     return fail("compile", "a bundle is binary; name a file with -o");
-  llvm::Expected<CompileOptions> options = hostOptions();
-  if (!options)
-    return fail("compile", options.takeError());
-  llvm::Expected<bundle::Program> program = compileSpec(specs.front(), *options);
+  llvm::Expected<bundle::Program> program = compileSpec(specs.front(), options);
   if (!program)
     return fail("compile", llvm::toString(program.takeError()));
   runtime::Status saved = bundle::saveBundle(*program, path);
   return saved.ok() ? 0 : fail("compile", saved.message());
 }
 
-int emitText(const std::vector<mlir::func::FuncOp> &specs, Stage stage, const std::string &path) {
-  llvm::Expected<CompileOptions> options = hostOptions();
-  if (!options)
-    return fail("compile", options.takeError());
+/// Machine code of each kernel of the specs: the file itself, or one a kernel if there are more.
+int emitCubin(const std::vector<mlir::func::FuncOp> &specs, const std::string &path,
+              const CompileOptions &options) {
+  if (path == "-")
+    return fail("compile", "a cubin is binary; name a file with -o");
+  std::vector<std::pair<std::string, const bundle::Image *>> all;
+  std::vector<bundle::Program> programs;
+  programs.reserve(specs.size());
+  for (mlir::func::FuncOp spec : specs) {
+    llvm::Expected<bundle::Program> program = compileSpec(spec, options);
+    if (!program)
+      return fail("compile", llvm::toString(program.takeError()));
+    programs.push_back(std::move(*program));
+    for (const bundle::Kernel &kernel : programs.back().kernels)
+      all.push_back({kernel.entry, &programs.back().images[kernel.image]});
+  }
+  for (auto &[entry, image] : all) {
+    if (image->format != bundle::ImageFormat::Cubin)
+      return fail("compile", fmt::format("NVRTC makes no machine code for {}", options.cudaArch));
+    std::string file = all.size() == 1 ? path : fmt::format("{}.{}", path, entry);
+    if (!writeText(file, std::string(image->bytes.begin(), image->bytes.end())))
+      return fail("compile", fmt::format("cannot write '{}'", file));
+  }
+  return 0;
+}
+
+int emitText(const std::vector<mlir::func::FuncOp> &specs, Stage stage, const std::string &path,
+             const CompileOptions &options) {
   std::string all;
   for (mlir::func::FuncOp spec : specs) {
-    llvm::Expected<std::string> text = stageText(spec, stage, *options);
+    llvm::Expected<std::string> text = stageText(spec, stage, options);
     if (!text)
       return fail("compile", llvm::toString(text.takeError()));
     all += *text + "\n";
@@ -61,14 +87,18 @@ int emitText(const std::vector<mlir::func::FuncOp> &specs, Stage stage, const st
   return writeText(path, all) ? 0 : fail("compile", fmt::format("cannot write '{}'", path));
 }
 
-int dump(const std::vector<mlir::func::FuncOp> &specs, const std::string &folder) {
+int dump(const std::vector<mlir::func::FuncOp> &specs, const std::string &folder,
+         const CompileOptions &options) {
   std::error_code error;
   std::filesystem::create_directories(folder, error);
   if (error)
     return fail("compile", fmt::format("cannot make folder '{}': {}", folder, error.message()));
-  for (const auto &[name, stage] : kStages)
-    if (int code = emitText(specs, stage, folder + "/" + name + ".txt"))
+  for (const auto &[name, stage] : kStages) {
+    if (!isFor(stage, !options.cudaArch.empty()))
+      continue;
+    if (int code = emitText(specs, stage, folder + "/" + name + ".txt", options))
       return code;
+  }
   return 0;
 }
 
@@ -78,21 +108,25 @@ int compileCommand(int argc, char **argv) {
   CLI::App app{"Lower a spec and emit a stage of it", "llm-opt compile"};
   std::string spec, target = "cpu", emit = "bundle", output = "-", folder, function;
   app.add_option("SPEC", spec, "attn IR file, or - for standard input")->required();
-  app.add_option("--target", target, "cpu");
-  app.add_option("--emit", emit, "ir, tile, vector, llvm, asm or bundle");
+  app.add_option("--target", target, "cpu, or a CUDA architecture: cuda:sm_80");
+  app.add_option("--emit", emit,
+                 "ir, tile or bundle; for cpu vector, llvm, asm; for CUDA gpu, cuda, ptx, cubin");
   app.add_option("-o", output, "file to write; - is standard output");
   app.add_option("--dump-dir", folder, "also write the text of every stage into this folder");
   app.add_option("--func", function, "the spec function; default: all of the file");
   if (std::optional<int> code = parseOptions(app, argc, argv))
     return *code;
-  if (target != "cpu")
-    return fail("compile",
-                fmt::format("target '{}' is not available in this build; cpu is", target));
+  llvm::Expected<CompileOptions> options = optionsFor(target);
+  if (!options)
+    return fail("compile", options.takeError());
+  bool cuda = !options->cudaArch.empty();
   auto stage = kStages.find(emit);
-  if (emit != "bundle" && stage == kStages.end())
-    return fail(
-        "compile",
-        fmt::format("cannot emit '{}'; ir, tile, vector, llvm, asm and bundle can be had", emit));
+  bool known = emit == "bundle" || (emit == "cubin" && cuda) ||
+               (stage != kStages.end() && isFor(stage->second, cuda));
+  if (!known)
+    return fail("compile",
+                fmt::format("cannot emit '{}' for {}; ir, tile, {} and bundle can be had", emit,
+                            target, cuda ? "gpu, cuda, ptx, cubin" : "vector, llvm, asm"));
   std::unique_ptr<SpecFile> file = SpecFile::open(spec);
   if (!file)
     return 1;
@@ -100,9 +134,13 @@ int compileCommand(int argc, char **argv) {
   if (specs.empty())
     return 1;
   if (!folder.empty())
-    if (int code = dump(specs, folder))
+    if (int code = dump(specs, folder, *options))
       return code;
-  return emit == "bundle" ? emitBundle(specs, output) : emitText(specs, stage->second, output);
+  if (emit == "bundle")
+    return emitBundle(specs, output, *options);
+  if (emit == "cubin")
+    return emitCubin(specs, output, *options);
+  return emitText(specs, stage->second, output, *options);
 }
 
 } // namespace llmopt::cli

@@ -1,14 +1,17 @@
 // llm-opt explain: what was chosen for a spec, and what one run of it does, beside what it
 // must do at least.
+#include "codegen/compile/ProgramFacts.h"
 #include "passes/Passes.h"
 #include "tools/llm-opt/Command.h"
 #include "tools/llm-opt/Options.h"
-#include "tools/llm-opt/Runner.h"
+#include "tools/llm-opt/Prepare.h"
 #include "tools/llm-opt/SpecFile.h"
 #include "tools/llm-opt/Work.h"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
+
+#include <cmath>
 
 namespace llmopt::cli {
 namespace {
@@ -38,6 +41,19 @@ nlohmann::ordered_json describe(const bundle::Program &program) {
           {"object_bytes", program.images.empty() ? 0 : program.images[0].bytes.size()}};
 }
 
+/// Names of the figures in JSON and in text. Kernels count tiles; what follows from whole
+/// tiles counts as counted.
+constexpr std::pair<const char *, const char *> kFigures[] = {
+    {"tiles_visited", "tiles visited"},
+    {"tiles_full", "  full: no mask"},
+    {"tiles_partial", "  partial: with mask"},
+    {"tiles_empty", "tiles empty: skipped"},
+    {"flops", "operations, of whole tiles"},
+    {"kv_bytes_of_tiles", "K and V bytes, of whole tiles"},
+    {"kv_bytes", "K and V bytes, of rows to read"},
+    {"qo_bytes", "Q, O and partial bytes"},
+};
+
 void print(const nlohmann::ordered_json &facts, const std::string &reason) {
   fmt::print("spec @{}  key {}\n", facts["spec"].get<std::string>(),
              facts["key"].get<std::string>().substr(0, 16));
@@ -51,45 +67,118 @@ void print(const nlohmann::ordered_json &facts, const std::string &reason) {
   if (!facts.contains("run"))
     return;
   const auto &run = facts["run"];
-  fmt::print("one run of {}:\n", run["shape"].get<std::string>());
-  for (const auto &[name, value] : run.items())
-    if (name != "shape")
-      fmt::print("  {:<32} {}\n", name, value.dump());
+  fmt::print("one run of {}, {:.3f} ms:\n  {:<30}{:>15}{:>15}{:>15}\n",
+             run["shape"].get<std::string>(), run["ms"].get<double>(), "", "counted", "predicted",
+             "at least");
+  for (const auto &[name, label] : kFigures) {
+    const auto &row = run[name];
+    auto cell = [&](const char *column) {
+      return row.contains(column) ? fmt::format("{:.0f}", row[column].get<double>())
+                                  : std::string("-");
+    };
+    fmt::print("  {:<30}{:>15}{:>15}{:>15}\n", label, cell("counted"), cell("predicted"),
+               cell("least"));
+  }
+}
+
+/// Elements of Q, K, V, O and biases of one sequence.
+double elementsOf(const bundle::Program &program, const harness::Shape &shape) {
+  const bundle::AttentionFacts &facts = program.facts;
+  double queries = double(shape.queryLengths[0]), keys = double(shape.keyLengths[0]);
+  double page = std::max<uint32_t>(1, facts.pageSize);
+  double slots = std::ceil(keys / page) * page, width = facts.dQk + facts.dV;
+  double elements = width * (queries * facts.queryHeads + slots * facts.kvHeads);
+  for (const bundle::Buffer &buffer : program.buffers)
+    if (buffer.role == bundle::BufferRole::Bias || buffer.role == bundle::BufferRole::DenseMask)
+      elements += (buffer.extents[1] == 1 ? 1.0 : facts.queryHeads) *
+                  (buffer.extents[2] == 1 ? 1 : queries) * (buffer.extents[3] == 1 ? 1 : keys);
+  return elements;
+}
+
+/// As many of the wanted sequences as random data can be made for in a few seconds. They
+/// are alike, so that figures of all follow by multiplication.
+harness::Shape shapeToRun(const Options &options, const bundle::Program &program) {
+  constexpr double kMostElements = 160e6;
+  harness::Shape shape;
+  shape.queryLengths = {options.queries};
+  shape.keyLengths = {options.keys};
+  double fitting = std::floor(kMostElements / std::max(1.0, elementsOf(program, shape)));
+  auto count = int64_t(std::clamp(fitting, 1.0, double(options.sequences)));
+  shape.queryLengths.assign(count, options.queries);
+  shape.keyLengths.assign(count, options.keys);
+  return shape;
+}
+
+nlohmann::ordered_json row(std::optional<double> counted, double predicted,
+                           std::optional<double> least = std::nullopt) {
+  nlohmann::ordered_json figure;
+  if (counted)
+    figure["counted"] = *counted;
+  figure["predicted"] = predicted;
+  if (least)
+    figure["least"] = *least;
+  return figure;
+}
+
+/// What the run counted, what its plan let expect, and what the spec asks for at least.
+nlohmann::ordered_json figuresOf(const bundle::Program &program, const bundle::BoundSet &surely,
+                                 const PreparedCall &ready, const RunFigures &figures) {
+  const bundle::AttentionFacts &facts = program.facts;
+  Prediction prediction = predict(program, surely, figures.plan, ready.call);
+  Work work = workOf(program, ready.shape, ready.call);
+  double width = facts.dQk + facts.dV;
+  TileClasses counted, predicted;
+  double countedFlops = 0, predictedFlops = 0, countedKeys = 0, predictedKeys = 0, largest = 1;
+  for (size_t i = 0; i < figures.kernels.size(); ++i) {
+    const bundle::Kernel &kernel = program.kernels[figures.kernels[i].kernel];
+    const TileClasses &tiles = prediction.tiles[i];
+    auto visited = double(figures.kernels[i].visited);
+    auto partial = double(figures.kernels[i].predicated);
+    double area = double(kernel.tileRows) * kernel.tileKeys;
+    largest = std::max(largest, area);
+    counted.empty += tiles.empty + tiles.visited() - visited;
+    counted.full += visited - partial;
+    counted.partial += partial;
+    predicted.empty += tiles.empty;
+    predicted.full += tiles.full;
+    predicted.partial += tiles.partial;
+    countedFlops += visited * area * 2 * width;
+    predictedFlops += tiles.visited() * area * 2 * width;
+    countedKeys += visited * kernel.tileKeys;
+    predictedKeys += tiles.visited() * kernel.tileKeys;
+  }
+  double bytes = reference::sizeOf(ready.call.find("q")->type);
+  double least = std::ceil(work.pairs / largest);
+  return {{"tiles_visited", row(counted.visited(), predicted.visited(), least)},
+          {"tiles_full", row(counted.full, predicted.full)},
+          {"tiles_partial", row(counted.partial, predicted.partial)},
+          {"tiles_empty", row(counted.empty, predicted.empty)},
+          {"flops", row(countedFlops, predictedFlops, work.flops)},
+          {"kv_bytes_of_tiles", row(countedKeys * width * bytes, predictedKeys * width * bytes)},
+          {"kv_bytes", row(std::nullopt, prediction.keyBytes, work.keyBytes)},
+          {"qo_bytes", row(std::nullopt, prediction.queryBytes, work.queryBytes)}};
 }
 
 /// Runs the spec once and adds what was counted beside what must be.
-llvm::Error addRun(const Options &options, mlir::func::FuncOp function, Runner &runner,
+llvm::Error addRun(const Options &options, const bundle::BoundSet &surely, Prepared &prepared,
                    nlohmann::ordered_json &facts) {
-  llvm::Expected<harness::Spec> spec = harness::specOf(function);
-  if (!spec)
-    return spec.takeError();
-  harness::Shape wanted;
-  wanted.queryLengths.assign(options.sequences, options.queries);
-  wanted.keyLengths.assign(options.sequences, options.keys);
-  llvm::Expected<harness::Shape> shape = harness::fit(*spec, wanted);
-  if (!shape)
-    return shape.takeError();
-  llvm::Expected<harness::Call> call = harness::generate(*spec, *shape);
-  if (!call)
-    return call.takeError();
+  const bundle::Program &program = prepared.runner->program();
+  llvm::Expected<PreparedCall> ready = prepareCall(prepared.spec, shapeToRun(options, program));
+  if (!ready)
+    return ready.takeError();
   RunFigures figures;
-  if (llvm::Error error = runner.run(*call, &figures))
+  if (llvm::Error error = prepared.runner->run(ready->call, &figures))
     return error;
-  Work work = workOf(runner.program(), *shape, *call);
-  double tileElements = 0;
-  for (const bundle::Kernel &kernel : runner.program().kernels)
-    tileElements = std::max(tileElements, double(kernel.tileRows) * kernel.tileKeys);
-  facts["run"] = {{"shape", fmt::format("{} sequences, {} queries, {} keys", options.sequences,
-                                        options.queries, options.keys)},
-                  {"tiles visited", figures.tilesVisited},
-                  {"  of them with the mask", figures.tilesPredicated},
-                  {"  without", figures.tilesVisited - figures.tilesPredicated},
-                  {"visible pairs", work.pairs},
-                  {"tiles they fill at least", std::ceil(work.pairs / tileElements)},
-                  {"operations at least, flop", work.flops},
-                  {"K and V bytes at least", work.keyBytes},
-                  {"Q and O bytes at least", work.queryBytes},
-                  {"run ms", figures.run * 1e3}};
+  auto sequences = int64_t(ready->shape.queryLengths.size());
+  std::string shape = fmt::format("{} sequences, {} queries, {} keys", sequences,
+                                  ready->shape.queryLengths[0], ready->shape.keyLengths[0]);
+  if (sequences < options.sequences)
+    shape += fmt::format(" (of {} sequences, all alike)", options.sequences);
+  facts["run"] = {{"shape", shape},
+                  {"sequences", sequences},
+                  {"sequences_wanted", options.sequences},
+                  {"ms", figures.run * 1e3}};
+  facts["run"].update(figuresOf(program, surely, *ready, figures));
   return llvm::Error::success();
 }
 
@@ -97,19 +186,19 @@ llvm::Error explain(const Options &options, mlir::func::FuncOp function) {
   llvm::Expected<CompileOptions> host = hostOptions();
   if (!host)
     return host.takeError();
-  llvm::Expected<std::unique_ptr<Runner>> runner = Runner::compile(function, *host);
-  if (!runner)
-    return runner.takeError();
+  llvm::Expected<Prepared> prepared = prepare(function);
+  if (!prepared)
+    return prepared.takeError();
+  nlohmann::ordered_json facts = describe(prepared->runner->program());
+  facts["compile_ms"] = prepared->runner->compileSeconds() * 1e3;
+  mlir::FailureOr<Signature> signature = Signature::of(function);
   std::string reason;
-  if (mlir::FailureOr<Signature> signature = Signature::of(function);
-      mlir::succeeded(signature) && signature->attention)
+  if (mlir::succeeded(signature) && signature->attention) {
     reason = chooseCpuSchedule(scheduleRequest(*signature), host->numbers).reason;
-  nlohmann::ordered_json facts = describe((*runner)->program());
-  facts["compile_ms"] = (*runner)->compileSeconds() * 1e3;
-  facts["schedule"] = reason;
-  if (!reason.empty())
-    if (llvm::Error error = addRun(options, function, **runner, facts))
+    if (llvm::Error error = addRun(options, surelyOf(*signature), *prepared, facts))
       return error;
+  }
+  facts["schedule"] = reason;
   if (options.json)
     fmt::print("{}\n", facts.dump());
   else

@@ -1,6 +1,7 @@
 // llm-opt import: a model description to attn IR.
 #include "tools/llm-opt/Command.h"
 #include "tools/llm-opt/Options.h"
+#include "tools/llm-opt/SpecFile.h"
 
 #include "runtime/base/File.h"
 #include "tools/import/Assign.h"
@@ -151,6 +152,5 @@ int llmopt::cli::importCommand(int argc, char **argv) {
   Status status = run(options);
   if (status.ok())
     return 0;
-  std::fprintf(stderr, "%s\n", status.message().c_str());
-  return 1;
+  return fail("import", status.message());
 }

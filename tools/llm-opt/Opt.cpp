@@ -2,6 +2,7 @@
 #include "tools/llm-opt/Command.h"
 
 #include "codegen/cpu/Passes.h"
+#include "codegen/cuda/Passes.h"
 #include "dialect/attn/AttnDialect.h"
 #include "dialect/tile/TileDialect.h"
 #include "passes/Passes.h"
@@ -20,6 +21,7 @@ int llmopt::runOpt(int argc, char **argv) {
   registerLlmOptPasses();
   tile::registerTilePasses();
   cpu::registerCpuPasses();
+  cuda::registerCudaPasses();
   return mlir::asMainReturnCode(
       mlir::MlirOptMain(argc, argv, "attention compiler driver\n", registry));
 }

@@ -3,7 +3,10 @@
 #include "runtime/device/BoundCall.h"
 #include "runtime/device/cpu/CpuDevice.h"
 
+#include <fmt/format.h>
+
 #include <chrono>
+#include <set>
 
 namespace llmopt::cli {
 namespace {
@@ -58,6 +61,33 @@ runtime::CallArguments argumentsOf(harness::Call &call) {
   return arguments;
 }
 
+/// Where the tiles, pages and splits of a plan begin.
+reference::Boundaries boundariesOf(const bundle::Program &program, const runtime::Plan &plan) {
+  reference::Boundaries boundaries;
+  const bundle::AttentionFacts &facts = program.facts;
+  if (facts.kvHeads == 0)
+    return boundaries;
+  uint32_t group = facts.queryHeads / facts.kvHeads;
+  boundaries.page = facts.pageSize;
+  std::vector<std::set<int64_t>> tiles(plan.sequences.size()), splits(plan.sequences.size());
+  for (const runtime::AttendPlan &attend : plan.attends) {
+    for (const bundle::WorkItem &item : attend.items) {
+      if (item.rowCount == 0)
+        continue;
+      tiles[item.sequence].insert(plan.rows[item.firstRow / group].query);
+      if (item.partialSlot >= 0)
+        splits[item.sequence].insert(item.keyBegin);
+    }
+    if (!attend.items.empty()) // the same in all kernels
+      boundaries.keyTile = program.kernels[attend.kernel].tileKeys;
+  }
+  for (size_t s = 0; s < tiles.size(); ++s) {
+    boundaries.tileQueries.emplace_back(tiles[s].begin(), tiles[s].end());
+    boundaries.splitKeys.emplace_back(splits[s].begin(), splits[s].end());
+  }
+  return boundaries;
+}
+
 } // namespace
 
 llvm::Expected<std::unique_ptr<Runner>> Runner::compile(mlir::func::FuncOp spec) {
@@ -77,6 +107,40 @@ llvm::Expected<std::unique_ptr<Runner>> Runner::compile(mlir::func::FuncOp spec,
   if (runner)
     (*runner)->compileTime = secondsSince(start);
   return runner;
+}
+
+llvm::Expected<std::unique_ptr<Runner>> Runner::compile(mlir::func::FuncOp spec,
+                                                        runtime::KernelCache &cache) {
+  llvm::Expected<CompileOptions> options = hostOptions();
+  if (!options)
+    return options.takeError();
+  auto start = Clock::now();
+  llvm::Expected<std::string> key = specKey(spec, *options);
+  if (!key)
+    return key.takeError();
+  bool compiled = false;
+  runtime::StatusOr<runtime::CachedProgram> program =
+      cache.get(*key, [&]() -> runtime::StatusOr<bundle::Program> {
+        compiled = true;
+        llvm::Expected<bundle::Program> made = compileSpec(spec, *options);
+        if (!made)
+          return runtime::Status(runtime::StatusCode::InvalidArgument,
+                                 llvm::toString(made.takeError()));
+        return std::move(*made);
+      });
+  if (!program)
+    return errorOf(program.status());
+  llvm::Expected<std::unique_ptr<Runner>> runner = load(**program);
+  if (runner) {
+    (*runner)->compileTime = secondsSince(start);
+    (*runner)->wasCached = !compiled;
+  }
+  return runner;
+}
+
+std::string Runner::compileText() const {
+  return fmt::format("{} in {:.0f} ms", wasCached ? "from the cache" : "compiled",
+                     compileTime * 1e3);
 }
 
 llvm::Expected<std::unique_ptr<Runner>> Runner::load(bundle::Program program) {
@@ -108,7 +172,12 @@ llvm::Error Runner::run(harness::Call &call, RunFigures *figures, unsigned repea
   runtime::ArrayStorage storage;
   for (harness::HostArray &array : call.arrays)
     storage[array.name] = array.storage();
-  return run(arguments, storage, figures, repeats, false);
+  RunFigures local;
+  RunFigures &counted = figures ? *figures : local;
+  if (llvm::Error error = run(arguments, storage, &counted, repeats, false))
+    return error;
+  call.boundaries = boundariesOf(program(), counted.plan);
+  return llvm::Error::success();
 }
 
 llvm::Error Runner::run(const runtime::CallArguments &arguments, RunFigures *figures,
@@ -120,7 +189,7 @@ llvm::Error Runner::run(const runtime::CallArguments &arguments,
                         const runtime::ArrayStorage &storage, RunFigures *figures, unsigned repeats,
                         bool validatePages) {
   runtime::StatusOr<runtime::StagedArrays> staged =
-      runtime::StagedArrays::upload(*stream, arguments, storage);
+      runtime::StagedArrays::upload(*stream, program(), arguments, storage);
   if (!staged)
     return errorOf(staged.status());
   auto start = Clock::now();
@@ -145,17 +214,29 @@ llvm::Error Runner::run(const runtime::CallArguments &arguments,
     if (!status.ok())
       return errorOf(status);
   }
-  if (runtime::Status status = staged->download(*stream); !status.ok())
+  using Which = runtime::StagedArrays::Which;
+  Which which = storage.empty() ? Which::Written : Which::All;
+  if (runtime::Status status = staged->download(*stream, which); !status.ok())
     return errorOf(status);
+  if (!figures)
+    return llvm::Error::success();
+  local.plan = bound->plan();
   runtime::StatusOr<std::vector<uint64_t>> counters = bound->counters(*stream);
   if (!counters)
     return errorOf(counters.status());
-  for (size_t i = 0; i + 1 < counters->size(); i += 2) {
-    local.tilesVisited += (*counters)[i];
-    local.tilesPredicated += (*counters)[i + 1];
+  std::span<const uint64_t> left = *counters;
+  for (const runtime::AttendPlan &attend : local.plan.attends) {
+    TileCount count{attend.kernel};
+    for (uint32_t worker = 0; worker < local.plan.workers && !left.empty(); ++worker) {
+      count.visited += left[0];
+      count.predicated += left[1];
+      left = left.subspan(2);
+    }
+    local.tilesVisited += count.visited;
+    local.tilesPredicated += count.predicated;
+    local.kernels.push_back(count);
   }
-  if (figures)
-    *figures = local;
+  *figures = std::move(local);
   return llvm::Error::success();
 }
 

@@ -1,14 +1,17 @@
 // llm-opt verify: a spec on a device against the float64 oracle, on random and on hard
 // shapes, all of them with one compiled program.
 #include "tools/harness/Cases.h"
+#include "tools/llm-opt/Cache.h"
 #include "tools/llm-opt/Command.h"
 #include "tools/llm-opt/Devices.h"
 #include "tools/llm-opt/Options.h"
-#include "tools/llm-opt/Runner.h"
+#include "tools/llm-opt/Prepare.h"
 #include "tools/llm-opt/SpecFile.h"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
+
+#include <cmath>
 
 namespace llmopt::cli {
 namespace {
@@ -27,8 +30,10 @@ struct Outcome {
 };
 
 std::string describe(const harness::Report &report) {
-  return fmt::format("rows {}/{}, worst error {:.3f} of the tolerance", report.rowsChecked,
-                     report.rowsTotal, report.worst);
+  double share =
+      report.rowsTotal ? 100.0 * double(report.rowsChecked) / double(report.rowsTotal) : 100;
+  return fmt::format("rows {}/{} ({:.3g} %), worst error {:.3f} of the tolerance",
+                     report.rowsChecked, report.rowsTotal, share, report.worst);
 }
 
 /// Query and kv lengths, or numbers, given as k=v: q=1;5 kv=3;9 window=100 scale=0.5.
@@ -63,6 +68,8 @@ llvm::Expected<harness::Shape> shapeFrom(const std::vector<std::string> &setting
         size_t parsed = 0;
         shape.numbers[name] = std::stod(value, &parsed);
         whole(value, parsed);
+        if (!std::isfinite(float(shape.numbers[name])))
+          throw std::out_of_range(value);
       }
     } catch (const std::out_of_range &) {
       return llvm::createStringError(
@@ -124,21 +131,19 @@ void print(const Options &options, const std::string &spec, const std::string &n
 
 llvm::Error verifySpec(mlir::func::FuncOp function, const std::string &path, const Options &options,
                        Outcome &outcome) {
-  llvm::Expected<harness::Spec> spec = harness::specOf(function);
-  if (!spec)
-    return spec.takeError();
-  llvm::Expected<std::unique_ptr<Runner>> runner = Runner::compile(function);
-  if (!runner)
-    return runner.takeError();
-  llvm::Expected<std::vector<harness::Case>> cases = casesOf(*spec, options);
+  llvm::Expected<Prepared> prepared = prepare(function, &kernelCache());
+  if (!prepared)
+    return prepared.takeError();
+  const auto &[spec, runner] = *prepared;
+  llvm::Expected<std::vector<harness::Case>> cases = casesOf(spec, options);
   if (!cases)
     return cases.takeError();
   std::string name = fmt::format("{} @{}", path, function.getName().str());
   if (!options.json)
-    fmt::print("{} (compiled in {:.0f} ms)\n", name, (*runner)->compileSeconds() * 1e3);
+    fmt::print("{} ({})\n", name, runner->compileText());
   for (const harness::Case &one : *cases) {
-    llvm::Expected<harness::CaseResult> result =
-        harness::runCase(*spec, one, [&](harness::Call &call) { return (*runner)->run(call); });
+    llvm::Expected<harness::CaseResult> result = harness::runCase(
+        spec, one, [&](harness::Call &call) { return prepared->runner->run(call); });
     if (!result)
       return llvm::createStringError(
           fmt::format("{}: case '{}': {}", name, one.name, llvm::toString(result.takeError())));

@@ -1,7 +1,9 @@
-// What a call must compute and move at least: the denominators of every measured figure.
+// What a call must compute and move at least (the denominators of every measured figure),
+// and what its plan will visit.
 #pragma once
 
 #include "runtime/bundle/Program.h"
+#include "runtime/plan/Plan.h"
 #include "tools/harness/Call.h"
 #include "tools/harness/Generate.h"
 
@@ -17,5 +19,22 @@ struct Work {
 /// Of an attention program; zeros for others. Counts by the mask's MAY intervals, so keys
 /// hidden by data alone (a boolean tensor, a bias of -inf) count as visible.
 Work workOf(const bundle::Program &program, const harness::Shape &shape, const harness::Call &call);
+
+/// Tiles by class. `empty` ones are never visited; `full` ones take no mask.
+struct TileClasses {
+  double empty = 0, full = 0, partial = 0;
+  double visited() const { return full + partial; }
+};
+
+/// What the kernels will do with a plan.
+struct Prediction {
+  std::vector<TileClasses> tiles; ///< as Plan::attends
+  double keyBytes = 0;            ///< K and V rows of visited tiles that MAY be visible
+  double queryBytes = 0;          ///< Q of every item, O, and partials out and in
+};
+
+/// Follows the plan's items tile by tile. `surely`: see surelyOf() of ProgramFacts.h.
+Prediction predict(const bundle::Program &program, const bundle::BoundSet &surely,
+                   const runtime::Plan &plan, const harness::Call &call);
 
 } // namespace llmopt::cli

@@ -1,4 +1,5 @@
 // llm-opt: find the subcommand and hand it the rest of the command line.
+#include "runtime/device/cpu/ThreadPool.h"
 #include "tools/llm-opt/Command.h"
 
 #include <CLI/CLI.hpp>
@@ -21,11 +22,14 @@ static constexpr Command commands[] = {
      cli::explainCommand},
     {"conformance", "ONNX-style case folders: passed, failed, skipped", cli::conformanceCommand},
     {"demo", "real models' attention on ragged paged batches, checked and timed", cli::demoCommand},
+    {"cache", "list and keep the compiled specs on disk", cli::cacheCommand},
     {"env", "versions and the machine, for a bug report", cli::envCommand},
     {"fuzz", "random valid specs against the oracle", cli::fuzzCommand},
     {"import", "a Hugging Face config.json or an ONNX model to attn IR", cli::importCommand},
     {"sim", "run a PTX kernel without a GPU: every access checked, traffic counted",
      cli::simCommand},
+    {"replay", "a request trace through scheduler, block manager and prefix cache",
+     cli::replayCommand},
 };
 
 /// Run `command` with argv[first], ... as its arguments.
@@ -34,6 +38,10 @@ static int runCommand(const Command &command, int first, int argc, char **argv) 
   std::vector<char *> arguments = {name.data()};
   arguments.insert(arguments.end(), argv + first, argv + argc);
   arguments.push_back(nullptr);
+  if (runtime::Status status = runtime::ThreadPool::checkEnvironment(); !status.ok()) {
+    std::fprintf(stderr, "%s: %s\n", name.c_str(), status.message().c_str());
+    return 1;
+  }
   try {
     return command.run(int(arguments.size()) - 1, arguments.data());
   } catch (const std::bad_alloc &) {

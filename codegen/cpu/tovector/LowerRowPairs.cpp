@@ -24,9 +24,6 @@ namespace {
 
 constexpr int64_t kLanes = 16, kPairs = 32; // f32 and bf16 elements of a register
 constexpr int64_t kMostRows = 8;
-/// With more rows each row of B is read so often that misses of the first level, which
-/// strides of a power of two provoke, cost more than a copy. Measured, 8 rows: ...
-constexpr int64_t kMostStreamed = 4;
 
 } // namespace
 
@@ -44,8 +41,7 @@ bool llmopt::cpu::streamsRows(tile::LoadOp load, const CpuIsa &isa) {
     return false;
   OpOperand &use = *load->use_begin();
   auto mma = dyn_cast<tile::MmaOp>(use.getOwner());
-  if (!mma || cast<RankedTensorType>(mma.getType()).getDimSize(0) > kMostStreamed ||
-      use.getOperandNumber() != mma.getBMutable().getOperandNumber() ||
+  if (!mma || use.getOperandNumber() != mma.getBMutable().getOperandNumber() ||
       mma->getBlock() != load->getBlock() || !takesRowPairs(mma, isa))
     return false;
   // The rows are read later than the program says: nothing may write in between.

@@ -36,22 +36,34 @@ thread_local Inside inside;
 
 constexpr uint64_t kWorkersMask = 0xffffffff;
 
+/// The number in LLMOPT_THREADS; 0 where it is not set or is no number of threads.
+uint32_t threadsOf(const char *text) {
+  uint32_t value = 0;
+  const char *end = text ? text + std::strlen(text) : nullptr;
+  auto [stop, error] = std::from_chars(text, end, value);
+  return error == std::errc() && stop == end && value <= ThreadPool::kMaxThreads ? value : 0;
+}
+
 } // namespace
 
 uint32_t ThreadPool::defaultThreads() {
-  if (const char *text = std::getenv("LLMOPT_THREADS")) {
-    uint32_t value = 0;
-    const char *end = text + std::strlen(text);
-    auto [stop, error] = std::from_chars(text, end, value);
-    if (error == std::errc() && stop == end && value >= 1 && value <= kMaxThreads)
-      return value;
-  }
+  if (uint32_t value = threadsOf(std::getenv("LLMOPT_THREADS")))
+    return value;
   cpu_set_t set;
   CPU_ZERO(&set);
   int count = ::sched_getaffinity(0, sizeof(set), &set) == 0
                   ? CPU_COUNT(&set)
                   : static_cast<int>(std::thread::hardware_concurrency());
   return static_cast<uint32_t>(std::clamp<int>(count, 1, kMaxThreads));
+}
+
+Status ThreadPool::checkEnvironment() {
+  const char *text = std::getenv("LLMOPT_THREADS");
+  if (text && !threadsOf(text))
+    return invalidArgument("LLMOPT_THREADS is '{}'; 1 to {} are allowed; unset it for one thread "
+                           "a processor",
+                           text, kMaxThreads);
+  return {};
 }
 
 ThreadPool::ThreadPool(uint32_t count) {

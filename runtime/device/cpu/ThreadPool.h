@@ -10,6 +10,8 @@
 // kernel usually follows at once, and then sleep.
 #pragma once
 
+#include "runtime/base/Status.h"
+
 #include <atomic>
 #include <cstdint>
 #include <memory>
@@ -48,6 +50,9 @@ public:
   /// LLMOPT_THREADS if it is a number from 1 to kMaxThreads, else the
   /// processors that this process may run on.
   static uint32_t defaultThreads();
+  /// Refuses an LLMOPT_THREADS that `defaultThreads` would pass over: for programs to
+  /// tell their user at the start.
+  static Status checkEnvironment();
   static constexpr uint32_t kMaxThreads = 1024;
 
 private:

@@ -42,6 +42,14 @@ func.func @f(%q: tensor<?x4x16xf32>, %k: tensor<?x2x16xf32>, %v: tensor<?x2x16xf
   "%y = arith." op " %m, %d : i32  %z = arith.sitofp %y : i32 to f32 "                             \
   "%c = arith.constant 1.0e-9 : f32  %w = arith.mulf %z, %c : f32  %r = arith.addf %s, %w : f32"
 
+#define OVERFLOWING(function)                                                                      \
+  "%c = arith.constant 60.0 : f32  %a = arith.mulf %s, %c : f32  %r = math." function " %a : f32"
+/// Adds 1 to the score where `op` of a constant and the key position is positive.
+#define WRAPPING(op, constant)                                                                     \
+  "%m = arith.constant " constant " : index  %x = " op " %m, %j : index "                          \
+  "%n = arith.constant 0 : index  %y = arith.cmpi sgt, %x, %n : index "                            \
+  "%u = arith.uitofp %y : i1 to f32  %r = arith.addf %s, %u : f32"
+
 INSTANTIATE_TEST_SUITE_P(
     Bodies, Region,
     testing::Values(
@@ -53,6 +61,23 @@ INSTANTIATE_TEST_SUITE_P(
         Body{"constant_zero", "%n = arith.constant 0 : index  %y = arith.divsi %j, %n : index "
                               "%x = arith.index_cast %y : index to i32 "
                               "%z = arith.sitofp %x : i32 to f32  %r = arith.addf %s, %z : f32"},
+        // Powers of 0, of the score and of the head, some of them 0 ^ 0.
+        Body{"powf", "%a = arith.index_cast %h : index to i32  %p = arith.sitofp %a : i32 to f32 "
+                     "%z = arith.subf %p, %p : f32  %x = math.powf %z, %p : f32 "
+                     "%y = math.powf %s, %p : f32  %t = arith.addf %x, %y : f32 "
+                     "%c = arith.constant 0.1 : f32  %w = arith.mulf %t, %c : f32 "
+                     "%r = arith.addf %s, %w : f32"},
+        // Beyond float32 for many scores, though not beyond float64: infinite and then NaN.
+        Body{"exp_overflow", OVERFLOWING("exp")}, Body{"exp2_overflow", OVERFLOWING("exp2")},
+        Body{"sinh_overflow", OVERFLOWING("sinh")}, Body{"cosh_overflow", OVERFLOWING("cosh")},
+        Body{"expm1_overflow", OVERFLOWING("expm1")},
+        // -inf hides the key.
+        Body{"negative_overflow", "%c = arith.constant 60.0 : f32  %a = arith.mulf %s, %c : f32 "
+                                  "%e = math.exp %a : f32  %r = arith.negf %e : f32"},
+        // Index arithmetic is 64 bits wide and wraps, with constants that no double holds.
+        Body{"index_sum_wraps", WRAPPING("arith.addi", "9223372036854775806")},
+        Body{"index_product_wraps", WRAPPING("arith.muli", "3074457345618258603")},
+        Body{"index_difference_wraps", WRAPPING("arith.subi", "-9223372036854775807")},
         Body{"rsqrt", "%a = math.absf %s : f32  %c = arith.constant 1.0 : f32 "
                       "%d = arith.addf %a, %c : f32  %r = math.rsqrt %d : f32"}),
     [](const auto &info) { return std::string(info.param.name); });

@@ -172,5 +172,30 @@ TEST(VisitCount, OfSinkOrWindowDoesNotGrowWithTheKeys) { // sink<4> or window<W>
     }
 }
 
+TEST(VisitCount, OfAnAndIsExactForOneQueryAndAtMostOneTileTooManyForSeveral) {
+  // Intervals join what each side shows to some query (docs/design/attend-kernel.md).
+  Sees sees = [](int64_t i, int64_t j) { return j <= i && floorMod(i - j, 100) != 0; };
+  Compiled f(specText({"", "causal and not dilated<100>", nullptr, {}}), kRows, kKeys);
+  harness::Random random(12, "and");
+  uint64_t tooMany = 0;
+  for (int n = 0; n < 100; ++n) {
+    int64_t queries = n % 4 == 0 ? 1 : random.integer(2, 60);
+    int64_t keys = random.integer(queries, 260), lastOnAnEdge = 0;
+    for (int64_t first = 0; first < queries; first += kRows / kGroup) {
+      int64_t last = std::min(first + kRows / kGroup, queries) - 1;
+      lastOnAnEdge += last > first && (last + keys - queries) % kKeys == 0;
+    }
+    harness::Shape shape = shapeOf({queries}, {keys}, n);
+    harness::Call call = f.call(shape);
+    uint64_t visited = f.run(call).tilesVisited;
+    EXPECT_EQ(visited, (bruteForce(sees, queries, keys).visited + lastOnAnEdge) * kKvHeads)
+        << queries << " queries, " << keys << " keys";
+    tooMany += lastOnAnEdge;
+    if (n % 10 == 0)
+      f.verify(shape);
+  }
+  EXPECT_GT(tooMany, 0u);
+}
+
 } // namespace
 } // namespace llmopt::test

@@ -81,11 +81,14 @@ void check(const Function &function, const Isa &isa) {
 }
 
 TEST(Math, accuracy_over_all_exponents) {
-  const Function functions[] = {{"math.exp2", [](double x) { return std::exp2(x); }, -127, 128, 2},
-                                {"math.exp", [](double x) { return std::exp(x); }, -87.3, 88.7, 2},
-                                {"math.tanh", [](double x) { return std::tanh(x); }, -9, 9, 6},
-                                {"math.log", [](double x) { return std::log(x); }, 0.5, 2, 3},
-                                {"math.log2", [](double x) { return std::log2(x); }, 0.5, 2, 3}};
+  const Function functions[] = {
+      {"math.exp2", [](double x) { return std::exp2(x); }, -127, 128, 2},
+      {"math.exp", [](double x) { return std::exp(x); }, -87.3, 88.7, 2},
+      {"math.sinh", [](double x) { return std::sinh(x); }, -89.4, 89.4, 5},
+      {"math.cosh", [](double x) { return std::cosh(x); }, -89.4, 89.4, 5},
+      {"math.tanh", [](double x) { return std::tanh(x); }, -9, 9, 6},
+      {"math.log", [](double x) { return std::log(x); }, 0.5, 2, 3},
+      {"math.log2", [](double x) { return std::log2(x); }, 0.5, 2, 3}};
   for (const Isa &isa : availableIsas())
     for (const Function &function : functions)
       check(function, isa);
@@ -138,6 +141,84 @@ TEST(Math, special_values) {
     EXPECT_EQ(tanh[1], -1);
     EXPECT_TRUE(std::isnan(tanh[2]));
     EXPECT_EQ(tanh[3], 0);
+  }
+}
+
+/// Overflow gives infinity of the right sign, not NaN, from the first argument on that
+/// float32 cannot hold the result of.
+TEST(Math, overflow_is_infinite) {
+  const std::pair<const char *, double (*)(double)> functions[] = {{"math.exp", std::exp},
+                                                                   {"math.exp2", std::exp2},
+                                                                   {"math.expm1", std::expm1},
+                                                                   {"math.sinh", std::sinh},
+                                                                   {"math.cosh", std::cosh}};
+  for (const Isa &isa : availableIsas())
+    for (auto [op, exact] : functions) {
+      SCOPED_TRACE(std::string(op) + " " + isa.name);
+      auto kernel = Kernel::compile(program(op), optionsFor(isa), "apply");
+      ASSERT_TRUE(kernel);
+      std::vector<float> x = everyExponent(), y(kCount);
+      for (int i = 0; i < 2000; ++i) // 87 to 129 of either sign: where they all overflow
+        x[size_t(i)] = float((i % 2 ? 1 : -1) * (87 + 42.0 * i / 2000));
+      kernel->slot(x.data()).slot(y.data()).run();
+      for (size_t i = 0; i < kCount; ++i) {
+        double wanted = exact(x[i]);
+        bool atLimit = std::fabs(std::fabs(wanted) / 3.40282347e38 - 1) < 1e-5;
+        if (std::isnan(wanted))
+          EXPECT_TRUE(std::isnan(y[i])) << x[i];
+        else if (std::isinf(float(wanted)) && !atLimit)
+          EXPECT_EQ(y[i], float(wanted)) << x[i];
+        else if (!atLimit)
+          EXPECT_TRUE(std::isfinite(y[i])) << x[i];
+      }
+    }
+}
+
+/// x ^ y over all pairs of values at which C gives a rule, and ordinary ones.
+TEST(Math, powers_follow_ieee) {
+  const float values[] = {0.0f,     -0.0f,     1,     -1,      2,        -2,        3,
+                          -3,       0.5f,      -0.5f, 2.5f,    -2.5f,    100,       -101,
+                          16777216, -16777215, 3e38f, -1e-30f, INFINITY, -INFINITY, NAN};
+  const char *text = R"(
+func.func @apply(%x: memref<?xf32>, %y: memref<?xf32>, %z: memref<?xf32>) attributes {tile.kernel} {
+  %c0 = arith.constant 0 : index
+  %c64 = arith.constant 64 : index
+  %rows = tile.strided_rows %c0, %c64, %c64 : tensor<64x1xi64>
+  %s = tile.load %x[%rows] : memref<?xf32>, tensor<64x1xi64> -> tensor<64x64xf32>
+  %t = tile.load %z[%rows] : memref<?xf32>, tensor<64x1xi64> -> tensor<64x64xf32>
+  %o = tile.map(%s, %t : tensor<64x64xf32>, tensor<64x64xf32>) {
+  ^bb0(%a: f32, %b: f32, %r: i32, %c: i32):
+    %v = math.powf %a, %b : f32
+    tile.yield %v : f32
+  } -> tensor<64x64xf32>
+  tile.store %o, %y[%rows] : tensor<64x64xf32>, memref<?xf32>, tensor<64x1xi64>
+  return
+})";
+  for (const Isa &isa : availableIsas()) {
+    SCOPED_TRACE(isa.name);
+    auto kernel = Kernel::compile(text, optionsFor(isa), "apply");
+    ASSERT_TRUE(kernel);
+    std::vector<float> x(kCount, 1), y(kCount), z(kCount, 1);
+    size_t count = 0;
+    for (float base : values)
+      for (float power : values)
+        x[count] = base, z[count++] = power;
+    kernel->slot(x.data()).slot(y.data()).slot(z.data()).run();
+    for (size_t i = 0; i < count; ++i) {
+      SCOPED_TRACE(testing::Message() << x[i] << " ^ " << z[i] << " = " << y[i]);
+      float wanted = std::pow(x[i], z[i]);
+      bool isTiny = std::fabs(wanted) < 1.2e-38f; // may be flushed to zero
+      if (std::isnan(wanted))
+        EXPECT_TRUE(std::isnan(y[i]));
+      else if (isTiny)
+        EXPECT_LE(std::fabs(y[i]), 1.2e-38f);
+      else if (std::isinf(wanted))
+        EXPECT_EQ(y[i], wanted);
+      else
+        EXPECT_LE(std::fabs(y[i] / wanted - 1), 2e-5);
+      if (!std::isnan(wanted))
+        EXPECT_EQ(std::signbit(y[i]), std::signbit(wanted));
+    }
   }
 }
 

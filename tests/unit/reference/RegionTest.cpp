@@ -36,6 +36,48 @@ TEST(Region, RealOps) {
   EXPECT_EQ(run("%r = math.powf %s, %s : f32", 3), 27);
 }
 
+TEST(Region, WhatFloat32CannotHoldIsInfinite) {
+  EXPECT_NEAR(run("%r = math.exp %s : f32", 88), std::exp(88), 1e25);
+  EXPECT_TRUE(std::isnan(run("%r = math.exp %s : f32", 89))); // a score of inf: inf - inf
+  EXPECT_EQ(run("%e = math.exp %s : f32\n%r = arith.negf %e : f32", 89), -INFINITY); // hidden
+  EXPECT_EQ(run("%e = math.exp %s : f32\n%o = arith.constant 1.0 : f32\n"
+                "%r = arith.divf %o, %e : f32",
+                200),
+            0);
+  EXPECT_EQ(run("%r = math.powf %s, %s : f32", 0), 1);
+}
+
+TEST(Region, ScoresAtTheEdgeOfFloat32AreUndecided) {
+  auto mayOverflow = [](double score) {
+    Bound bound = weightsOf("score {\n^bb0(%s: f32, %b: index, %h: index, %i: index, %j: index):\n"
+                            "%r = math.exp %s : f32\nattn.yield %r : f32\n}",
+                            1, {0, score});
+    return bound.row(0, 0).mayOverflow;
+  };
+  EXPECT_FALSE(mayOverflow(80));
+  EXPECT_FALSE(mayOverflow(88.3));
+  EXPECT_TRUE(mayOverflow(88.5)); // beyond ln 2 of the largest float32
+  EXPECT_TRUE(mayOverflow(88.72283));
+  EXPECT_FALSE(mayOverflow(90)); // NaN is due
+}
+
+TEST(Region, IndexArithmeticHas64Bits) {
+  auto isNegative = [](const std::string &body) {
+    return run(body + "\n%z = arith.constant 0 : index\n%c = arith.cmpi slt, %n, %z : index\n"
+                      "%r = arith.uitofp %c : i1 to f32",
+               0);
+  };
+  std::string most = "%m = arith.constant 9223372036854775807 : index\n";
+  EXPECT_EQ(isNegative(most + "%n = arith.subi %m, %j : index"), 0);
+  EXPECT_EQ(isNegative(most + "%n = arith.addi %m, %j : index"), 1);
+  EXPECT_EQ(isNegative("%m = arith.constant 4611686018427387903 : index\n"
+                       "%n = arith.muli %m, %j : index"),
+            0);
+  EXPECT_EQ(isNegative("%m = arith.constant 4611686018427387905 : index\n"
+                       "%n = arith.muli %m, %j : index"),
+            1);
+}
+
 TEST(Region, Comparisons) {
   for (auto [predicate, less, equal, nan] :
        {std::tuple("olt", 1, 0, 0), std::tuple("ole", 1, 1, 0), std::tuple("ogt", 0, 0, 0),

@@ -14,6 +14,20 @@ std::set<int64_t> queriesOf(const RowChoice &choice, int64_t batch) {
   return queries;
 }
 
+TEST(ChooseRows, StandsOnBothSidesOfGivenTilesAndSplits) {
+  Boundaries boundaries;
+  boundaries.tileQueries = {{}, {0, 300, 777}};
+  boundaries.splitKeys = {{}, {0, 5000, 9999}}; // positions are 4000 more than queries
+  RowChoice choice = chooseRows({{1, 6000}, {1, 10000}, 1}, boundaries, 1);
+  std::set<int64_t> queries;
+  for (const Row &row : choice.rows)
+    if (row.batch == 1)
+      queries.insert(row.query);
+  for (int64_t query : {0, 299, 300, 776, 777, 999, 1000, 5998, 5999})
+    EXPECT_TRUE(queries.contains(query)) << query;
+  EXPECT_LT(choice.share(), 0.1);
+}
+
 TEST(Rows, AllOfASmallBatch) {
   RowChoice choice = chooseRows({{3, 0, 2}, {5, 7, 0}, 4}, {}, 1);
   EXPECT_EQ(choice.rows.size(), 20u);

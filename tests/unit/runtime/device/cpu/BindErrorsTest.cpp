@@ -82,7 +82,7 @@ TEST_F(BindErrors, OffsetsAndLengths) {
             "array 'cu_q' has 2 after 3 at entry 2; offsets must ascend from 0");
   data.cuQ = {-1, 2, 3};
   EXPECT_EQ(message([](CallArguments &) {}),
-            "array 'cu_q' has -1 after 0 at entry 0; offsets must ascend from 0");
+            "array 'cu_q' begins with -1; offsets must ascend from 0");
   data.cuQ = {0, 2, 4};
   EXPECT_EQ(message([](CallArguments &) {}),
             "array 'cu_q' ends at 4; the array that it divides has 3 entries");

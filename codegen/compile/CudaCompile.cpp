@@ -1,0 +1,121 @@
+// See CudaCompile.h.
+#include "codegen/compile/CudaCompile.h"
+
+#include "codegen/compile/ProgramFacts.h"
+#include "codegen/cuda/emit/DeviceLibrary.h"
+#include "codegen/cuda/nvrtc/Nvrtc.h"
+#include "dialect/tile/TileDialect.h"
+#include "runtime/target/CudaArch.h"
+
+#include "mlir/IR/Diagnostics.h"
+#include "llvm/ADT/StringExtras.h"
+
+using namespace mlir;
+using namespace llmopt;
+
+namespace {
+
+/// The head of a kernel's text.
+std::string headOf(func::FuncOp function, const KernelName &kernel, const Schedule &schedule,
+                   const cuda::BlockShape &shape, const CompileOptions &options, StringRef spec) {
+  auto number = [&](StringRef name) {
+    auto attr = function->getAttrOfType<IntegerAttr>(name);
+    return std::to_string(attr ? attr.getInt() : 0);
+  };
+  std::string head = "// " + kernel.name + ", for " + options.cudaArch + ".\n//\n// Made from\n";
+  SmallVector<StringRef> lines;
+  spec.rtrim().split(lines, '\n');
+  for (StringRef line : lines)
+    head += ("//   " + line + "\n").str();
+  head += "//\n";
+  if (kernel.kind == bundle::KernelKind::Attend) {
+    head += "// Tile: " + std::to_string(kernel.rows) +
+            " packed rows (query, head of the group) x " + std::to_string(kernel.keys) + " keys";
+    if (kernel.slices > 1)
+      head += ", the keys in " + std::to_string(kernel.slices) +
+              " slices with a softmax state each, folded at the end of an item";
+    head += ".\n";
+  }
+  head += "// Block: " + std::to_string(shape.warps) + " warps, " + number(tile::kSharedBytesAttr) +
+          " bytes of shared memory";
+  if (kernel.kind == bundle::KernelKind::Attend)
+    head += ", " + std::to_string(shape.stages) + " tiles of keys under way";
+  head += ". Block w takes the work items of worker w.\n";
+  return head;
+}
+
+/// A line of NVRTC's log about a line of the text: "name.cu(12): error: ...".
+void report(const cuda::KernelText &text, StringRef log) {
+  SmallVector<StringRef> lines;
+  log.split(lines, '\n');
+  for (StringRef line : lines) {
+    auto [place, message] = line.split("): ");
+    unsigned number = 0;
+    if (!message.starts_with("error") || place.rsplit('(').second.getAsInteger(10, number))
+      continue;
+    emitError(text.placeOf(number)) << "the CUDA text made here does not compile: " << message;
+  }
+}
+
+} // namespace
+
+cuda::BlockShape llmopt::blockShapeFor(const KernelName &kernel, const Schedule &schedule,
+                                       const runtime::CudaTarget &target) {
+  cuda::BlockShape shape;
+  shape.sharedBudget = target.sharedBytesPerBlock;
+  shape.warps = schedule.warps > 0 ? schedule.warps : 4;
+  shape.stages = schedule.stages > 0 ? schedule.stages : 2;
+  // One row at a time: more warps would only hold copies of it.
+  if (kernel.kind == bundle::KernelKind::Merge || kernel.kind == bundle::KernelKind::Combine)
+    shape.warps = 1;
+  return shape;
+}
+
+FailureOr<cuda::KernelText> llmopt::cudaText(ModuleOp module, const KernelName &kernel,
+                                             const Schedule &schedule,
+                                             const CompileOptions &options, StringRef spec) {
+  cuda::BlockShape shape = blockShapeFor(kernel, schedule, options.cudaNumbers);
+  if (failed(cuda::lowerToGpu(module, shape)))
+    return failure();
+  auto function = cast<func::FuncOp>(module.lookupSymbol(kernel.name));
+  return cuda::emitKernel(function, headOf(function, kernel, schedule, shape, options, spec));
+}
+
+llvm::Error llmopt::addCudaKernels(bundle::Program &program, const std::vector<KernelName> &kernels,
+                                   const std::vector<cuda::KernelText> &texts,
+                                   const CompileOptions &options) {
+  auto nvrtc = cuda::Nvrtc::load();
+  if (!nvrtc)
+    return llvm::createStringError(nvrtc.status().message());
+  std::vector<cuda::KernelSource> sources;
+  for (const cuda::KernelText &text : texts)
+    sources.push_back({.text = text.text,
+                       .name = text.entry + ".cu",
+                       .arch = options.cudaArch,
+                       .lineInfo = true});
+  auto compiled = (*nvrtc)->compileAll(sources);
+  for (size_t i = 0; i < compiled.size(); ++i) {
+    if (!compiled[i]) {
+      report(texts[i], compiled[i].status().message());
+      return llvm::createStringError(compiled[i].status().message());
+    }
+    bundle::Kernel kernel = kernelFacts(ModuleOp(), program.facts, kernels[i]);
+    kernel.blockThreads = texts[i].threads;
+    kernel.sharedBytes = texts[i].sharedBytes;
+    std::vector<bundle::Image> images = compiled[i]->images();
+    for (bundle::Image &image : images) {
+      program.images.push_back(std::move(image));
+      kernel.otherImages.push_back(program.images.size() - 1);
+    }
+    kernel.image = kernel.otherImages.front();
+    kernel.otherImages.erase(kernel.otherImages.begin());
+    program.kernels.push_back(std::move(kernel));
+  }
+  return llvm::Error::success();
+}
+
+std::string llmopt::cudaKeyText(const CompileOptions &options) {
+  auto nvrtc = cuda::Nvrtc::load();
+  return "cuda:" + options.cudaArch + "\n" + (nvrtc ? (*nvrtc)->version() : std::string("none")) +
+         "\n" + cuda::deviceLibraryText().str();
+}

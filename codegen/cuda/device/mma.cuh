@@ -1,0 +1,145 @@
+// Matrix products on tensor cores: mma.sync.m16n8k16 with operands from shared memory by
+// ldmatrix. Fragments as in the PTX ISA.
+
+template <typename T> __device__ __forceinline__ void mma(float *c, const u32 *a, u32 b0, u32 b1);
+
+template <> __device__ __forceinline__ void mma<bf16>(float *c, const u32 *a, u32 b0, u32 b1) {
+  asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
+      "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
+template <> __device__ __forceinline__ void mma<f16>(float *c, const u32 *a, u32 b0, u32 b1) {
+  asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 "
+      "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
+// Four 8 x 8 matrices; lane 8 i + r gives the address of row r of matrix i.
+__device__ __forceinline__ void load_matrices(u32 (&m)[4], u32 address) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(m[0]), "=r"(m[1]), "=r"(m[2]), "=r"(m[3])
+               : "r"(address)
+               : "memory");
+}
+
+__device__ __forceinline__ void load_matrices(u32 (&m)[2], u32 address) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%0, %1}, [%2];"
+               : "=r"(m[0]), "=r"(m[1])
+               : "r"(address)
+               : "memory");
+}
+
+__device__ __forceinline__ void load_transposed(u32 (&m)[4], u32 address) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(m[0]), "=r"(m[1]), "=r"(m[2]), "=r"(m[3])
+               : "r"(address)
+               : "memory");
+}
+
+__device__ __forceinline__ void load_transposed(u32 (&m)[2], u32 address) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x2.trans.shared.b16 {%0, %1}, [%2];"
+               : "=r"(m[0]), "=r"(m[1])
+               : "r"(address)
+               : "memory");
+}
+
+// Step k of a first operand in registers: 16 rows x 16 columns for each of M row blocks.
+template <int M, int K, int N>
+__device__ __forceinline__ void first_operand(u32 (&a)[M][4], const u32 (&registers)[N], int k,
+                                              int) {
+  static_assert(N == 4 * M * K, "a fragment has 4 registers a step");
+#pragma unroll
+  for (int m = 0; m < M; ++m)
+#pragma unroll
+    for (int i = 0; i < 4; ++i)
+      a[m][i] = registers[(m * K + k) * 4 + i];
+}
+
+// The same from shared memory, from row `row` on.
+template <int M, int K, int PITCH, int SPAN>
+__device__ __forceinline__ void first_operand(u32 (&a)[M][4], shared_tile<PITCH, SPAN> tile, int k,
+                                              int row) {
+  const int lane = threadIdx.x % 32;
+#pragma unroll
+  for (int m = 0; m < M; ++m)
+    load_matrices(a[m], tile.at(row + m * 16 + lane % 16, k * 2 + lane / 16));
+}
+
+// A whole first operand into registers.
+template <int M, int K, int PITCH, int SPAN>
+__device__ __forceinline__ void load_first_operand(u32 (&registers)[4 * M * K],
+                                                   shared_tile<PITCH, SPAN> tile, int row) {
+#pragma unroll
+  for (int k = 0; k < K; ++k) {
+    u32 a[M][4];
+    first_operand<M, K>(a, tile, k, row);
+#pragma unroll
+    for (int m = 0; m < M; ++m)
+#pragma unroll
+      for (int i = 0; i < 4; ++i)
+        registers[(m * K + k) * 4 + i] = a[m][i];
+  }
+}
+
+// c += a * b^T for M blocks of 16 rows, N blocks of 8 columns, K steps of 16. Row n of b
+// holds column n of the product. `row` is the warp's first row of a, if that is in shared
+// memory.
+template <typename T, int M, int N, int K, typename First, int PITCH, int SPAN>
+__device__ __forceinline__ void product_transposed(float (&c)[M * N * 4], const First &a,
+                                                   shared_tile<PITCH, SPAN> b, int row) {
+  const int lane = threadIdx.x % 32;
+#pragma unroll
+  for (int k = 0; k < K; ++k) {
+    u32 first[M][4];
+    first_operand<M, K>(first, a, k, row);
+#pragma unroll
+    for (int n = 0; n + 1 < N; n += 2) {
+      u32 second[4];
+      load_matrices(second, b.at(n * 8 + lane % 8 + lane / 16 * 8, k * 2 + lane / 8 % 2));
+#pragma unroll
+      for (int m = 0; m < M; ++m) {
+        mma<T>(&c[(m * N + n) * 4], first[m], second[0], second[1]);
+        mma<T>(&c[(m * N + n + 1) * 4], first[m], second[2], second[3]);
+      }
+    }
+    if (N % 2) {
+      u32 second[2];
+      load_matrices(second, b.at((N - 1) * 8 + lane % 8, k * 2 + lane / 8 % 2));
+#pragma unroll
+      for (int m = 0; m < M; ++m)
+        mma<T>(&c[(m * N + N - 1) * 4], first[m], second[0], second[1]);
+    }
+  }
+}
+
+// c += a * b: row k of b holds the factors of column k of a.
+template <typename T, int M, int N, int K, typename First, int PITCH, int SPAN>
+__device__ __forceinline__ void product(float (&c)[M * N * 4], const First &a,
+                                        shared_tile<PITCH, SPAN> b, int row) {
+  const int lane = threadIdx.x % 32;
+#pragma unroll
+  for (int k = 0; k < K; ++k) {
+    u32 first[M][4];
+    first_operand<M, K>(first, a, k, row);
+#pragma unroll
+    for (int n = 0; n + 1 < N; n += 2) {
+      u32 second[4];
+      load_transposed(second, b.at(k * 16 + lane % 16, n + lane / 16));
+#pragma unroll
+      for (int m = 0; m < M; ++m) {
+        mma<T>(&c[(m * N + n) * 4], first[m], second[0], second[1]);
+        mma<T>(&c[(m * N + n + 1) * 4], first[m], second[2], second[3]);
+      }
+    }
+    if (N % 2) {
+      u32 second[2];
+      load_transposed(second, b.at(k * 16 + lane % 16, N - 1));
+#pragma unroll
+      for (int m = 0; m < M; ++m)
+        mma<T>(&c[(m * N + N - 1) * 4], first[m], second[0], second[1]);
+    }
+  }
+}

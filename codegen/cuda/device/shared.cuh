@@ -1,0 +1,86 @@
+// Elements of shared memory.
+
+__device__ __forceinline__ u32 shared_address(const void *pointer) {
+  return u32(__cvta_generic_to_shared(pointer));
+}
+
+__device__ __forceinline__ void store_shared(u32 address, float x) {
+  asm volatile("st.shared.f32 [%0], %1;" ::"r"(address), "f"(x) : "memory");
+}
+
+__device__ __forceinline__ void store_shared(u32 address, u32 x) {
+  asm volatile("st.shared.u32 [%0], %1;" ::"r"(address), "r"(x) : "memory");
+}
+
+__device__ __forceinline__ void store_shared(u32 address, bf16 x) {
+  asm volatile("st.shared.u16 [%0], %1;" ::"r"(address), "h"(x.bits) : "memory");
+}
+
+__device__ __forceinline__ void store_shared(u32 address, f16 x) {
+  asm volatile("st.shared.u16 [%0], %1;" ::"r"(address), "h"(x.bits) : "memory");
+}
+
+template <typename T> __device__ __forceinline__ T load_shared(u32 address);
+
+template <> __device__ __forceinline__ float load_shared<float>(u32 address) {
+  float x;
+  asm volatile("ld.shared.f32 %0, [%1];" : "=f"(x) : "r"(address) : "memory");
+  return x;
+}
+
+template <> __device__ __forceinline__ bf16 load_shared<bf16>(u32 address) {
+  bf16 x;
+  asm volatile("ld.shared.u16 %0, [%1];" : "=h"(x.bits) : "r"(address) : "memory");
+  return x;
+}
+
+template <> __device__ __forceinline__ f16 load_shared<f16>(u32 address) {
+  f16 x;
+  asm volatile("ld.shared.u16 %0, [%1];" : "=h"(x.bits) : "r"(address) : "memory");
+  return x;
+}
+
+// Address of one element.
+template <typename T, int PITCH, int SPAN>
+__device__ __forceinline__ u32 element_at(shared_tile<PITCH, SPAN> tile, int row, int column) {
+  constexpr int run = 16 / sizeof(T);
+  return tile.at(row, column / run) + column % run * int(sizeof(T));
+}
+
+// A chunk of 16 bytes as floats.
+template <typename T> struct chunk_of;
+
+template <> struct chunk_of<float> {
+  static constexpr int size = 4;
+  float x[4];
+  __device__ __forceinline__ chunk_of(u32 address) {
+    asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
+                 : "=f"(x[0]), "=f"(x[1]), "=f"(x[2]), "=f"(x[3])
+                 : "r"(address)
+                 : "memory");
+  }
+};
+
+template <typename T> struct chunk_of {
+  static constexpr int size = 8;
+  float x[8];
+  __device__ __forceinline__ chunk_of(u32 address) {
+    u32 pairs[4];
+    asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(pairs[0]), "=r"(pairs[1]), "=r"(pairs[2]), "=r"(pairs[3])
+                 : "r"(address)
+                 : "memory");
+#pragma unroll
+    for (int i = 0; i < 8; ++i)
+      x[i] = to_f32(unpack<T>(pairs[i / 2], i % 2));
+  }
+};
+
+// Writes zeros around ROWS x COLUMNS elements, up to multiples of 16 of both.
+template <typename T, int ROWS, int COLUMNS, int THREADS, int PITCH, int SPAN>
+__device__ __forceinline__ void clear_padding(shared_tile<PITCH, SPAN> tile) {
+  constexpr int rows = (ROWS + 15) / 16 * 16, columns = PITCH / int(sizeof(T));
+  for (int i = threadIdx.x; i < rows * columns; i += THREADS)
+    if (i / columns >= ROWS || i % columns >= COLUMNS)
+      store_shared(element_at<T>(tile, i / columns, i % columns), T{});
+}

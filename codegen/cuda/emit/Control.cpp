@@ -1,0 +1,172 @@
+// Loops and branches. What they carry lives in variables that outlive them.
+#include "codegen/cuda/emit/Printer.h"
+
+using namespace mlir;
+using namespace llmopt;
+using namespace llmopt::cuda;
+
+namespace {
+
+bool isCarried(Value value) { return !isa<tile::TokenType>(value.getType()); }
+
+} // namespace
+
+void Printer::carry(ValueRange targets, ValueRange sources, Operation *at) {
+  for (auto [target, source] : llvm::zip(targets, sources)) {
+    if (!isCarried(target))
+      continue;
+    if (tile::isTile(target.getType())) {
+      if (auto constant = bound.find(source); constant != bound.end()) {
+        declare(target, constant->second.text);
+        continue;
+      }
+      if (isa<NameLoc>(target.getLoc()) || !diesAt(source, at)) {
+        copyTile(declare(target), source);
+        continue;
+      }
+      takeOver(target, source, at);
+      continue;
+    }
+    std::string variable = name(target, "state");
+    w.line(typeName(target.getType()) + " " + variable + " = " + use(source).text + ";");
+    bound[target] = {variable};
+  }
+}
+
+void Printer::assign(ValueRange targets, ValueRange sources) {
+  // A source that names another target is saved first.
+  SmallVector<std::pair<std::string, std::string>> scalars;
+  auto names_ = [](StringRef text, StringRef word) { return text.contains(word); };
+  for (auto [target, source] : llvm::zip(targets, sources)) {
+    if (!isCarried(target))
+      continue;
+    if (tile::isTile(target.getType())) {
+      std::string to = variables[target];
+      if (!bound.count(source) && variables[source] == to)
+        continue;
+      bool clash = !bound.count(source) && llvm::any_of(targets, [&](Value other) {
+        return other != target && tile::isTile(other.getType()) &&
+               variables[other] == variables[source];
+      });
+      if (clash) {
+        std::string saved = names.fresh(variables[source]);
+        int64_t count = registersOf(source);
+        w.line(elementName(source) + " " + saved +
+               (count > 1 ? "[" + std::to_string(count) + "]" : "") + ";");
+        copyTile(saved, source);
+        variables[source] = saved;
+      }
+      continue;
+    }
+    std::string from = use(source).text, to = use(target).text;
+    if (from != to)
+      scalars.push_back({to, from});
+  }
+  for (auto [target, source] : llvm::zip(targets, sources))
+    if (tile::isTile(target.getType()))
+      copyTile(variables[target], source);
+  for (auto &[to, from] : scalars) {
+    bool clash = llvm::any_of(scalars, [&, &to = to, &from = from](const auto &other) {
+      return other.first != to && names_(from, other.first);
+    });
+    if (!clash)
+      continue;
+    std::string saved = names.fresh("next");
+    w.line("const auto " + saved + " = " + from + ";");
+    from = saved;
+  }
+  for (auto &[to, from] : scalars)
+    w.line(to + " = " + from + ";");
+}
+
+void Printer::alias(ValueRange targets, ValueRange sources) {
+  for (auto [target, source] : llvm::zip(targets, sources)) {
+    if (!isCarried(target))
+      continue;
+    if (tile::isTile(target.getType()) && variables.count(source))
+      variables[target] = variables[source];
+    else
+      bound[target] = use(source);
+  }
+}
+
+LogicalResult Printer::print(scf::ForOp loop) {
+  carry(loop.getRegionIterArgs(), loop.getInitArgs(), loop);
+  Expression lower = use(loop.getLowerBound()), upper = use(loop.getUpperBound());
+  std::string index = name(loop.getInductionVar(), "n");
+  bound[loop.getInductionVar()] = {index};
+  std::string type = typeName(loop.getInductionVar().getType());
+  if (loop->hasAttr(tile::kOnceAttr)) {
+    w.open("if (" + binary(lower, "<", upper, Precedence::Relation).text + ")");
+    w.line("const " + type + " " + index + " = " + lower.text + ";");
+  } else {
+    std::string step = use(loop.getStep()).text;
+    w.line("#pragma unroll 1");
+    w.open("for (" + type + " " + index + " = " + lower.text + "; " + index + " < " +
+           upper.in(Precedence::Sum) + "; " + (step == "1" ? "++" + index : index + " += " + step) +
+           ")");
+  }
+  if (failed(block(*loop.getBody())))
+    return failure();
+  assign(loop.getRegionIterArgs(), loop.getBody()->getTerminator()->getOperands());
+  w.close();
+  alias(loop.getResults(), loop.getRegionIterArgs());
+  return success();
+}
+
+LogicalResult Printer::print(scf::WhileOp loop) {
+  carry(loop.getBeforeArguments(), loop.getInits(), loop);
+  scf::ConditionOp condition = loop.getConditionOp();
+  Lines before = std::move(w.lines);
+  w.lines = Lines();
+  ++w.depth;
+  if (failed(block(*loop.getBeforeBody())))
+    return failure();
+  --w.depth;
+  Lines test = std::move(w.lines);
+  w.lines = std::move(before);
+  w.place = loop.getLoc();
+  std::string more = use(condition.getCondition()).text;
+  w.line("#pragma unroll 1");
+  if (test.text.empty()) {
+    w.open("while (" + more + ")");
+  } else {
+    w.open("for (;;)");
+    w.lines.append(test);
+    w.line("if (!(" + more + "))");
+    w.line("  break;");
+  }
+  alias(loop.getAfterArguments(), condition.getArgs());
+  if (failed(block(*loop.getAfterBody())))
+    return failure();
+  assign(loop.getBeforeArguments(), loop.getYieldOp().getOperands());
+  w.close();
+  alias(loop.getResults(), condition.getArgs());
+  return success();
+}
+
+LogicalResult Printer::print(scf::IfOp branch) {
+  for (Value result : branch.getResults()) {
+    if (tile::isTile(result.getType())) {
+      declare(result);
+      continue;
+    }
+    std::string variable = name(result, "chosen");
+    w.line(typeName(result.getType()) + " " + variable + ";");
+    bound[result] = {variable};
+  }
+  w.open("if (" + use(branch.getCondition()).text + ")");
+  if (failed(block(*branch.thenBlock())))
+    return failure();
+  assign(branch.getResults(), branch.thenYield().getOperands());
+  if (branch.elseBlock() &&
+      (branch.getNumResults() || branch.elseBlock()->getOperations().size() > 1)) {
+    --w.depth;
+    w.open("} else");
+    if (failed(block(*branch.elseBlock())))
+      return failure();
+    assign(branch.getResults(), branch.elseYield().getOperands());
+  }
+  w.close();
+  return success();
+}

@@ -1,0 +1,131 @@
+// See DeviceLibrary.h. A file is a sequence of definitions with a blank line between them;
+// a comment above one belongs to it. The name of a definition is the identifier before its
+// parameters, or after `struct`, `typedef ... NAME;`, `constexpr ... NAME =`.
+#include "codegen/cuda/emit/DeviceLibrary.h"
+
+#include "llvm/ADT/SmallVector.h"
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/ADT/StringMap.h"
+
+#include <vector>
+
+using namespace llmopt::cuda;
+using llvm::StringRef;
+
+namespace llmopt::cuda {
+extern const char *const kDeviceFiles[]; ///< texts, null at the end; made by CMake
+} // namespace llmopt::cuda
+
+namespace {
+
+struct Definition {
+  std::string name;
+  StringRef text;
+  llvm::SmallVector<StringRef> words;
+};
+
+llvm::SmallVector<StringRef> wordsOf(StringRef text) {
+  llvm::SmallVector<StringRef> words;
+  for (size_t i = 0; i < text.size();) {
+    if (text[i] == '"') { // assembly: skip
+      size_t end = text.find('"', i + 1);
+      i = end == StringRef::npos ? text.size() : end + 1;
+      continue;
+    }
+    if (text.substr(i).starts_with("//")) {
+      size_t end = text.find('\n', i);
+      i = end == StringRef::npos ? text.size() : end;
+      continue;
+    }
+    if (!llvm::isAlpha(text[i]) && text[i] != '_') {
+      ++i;
+      continue;
+    }
+    size_t end = i;
+    while (end < text.size() && (llvm::isAlnum(text[end]) || text[end] == '_'))
+      ++end;
+    words.push_back(text.substr(i, end - i));
+    i = end;
+  }
+  return words;
+}
+
+std::string nameOf(StringRef text) {
+  StringRef code = text;
+  while (code.starts_with("//"))
+    code = code.substr(code.find('\n') + 1);
+  llvm::SmallVector<StringRef> words = wordsOf(code);
+  for (size_t i = 0; i + 1 < words.size(); ++i)
+    if (words[i] == "struct")
+      return words[i + 1].str();
+  if (code.starts_with("typedef"))
+    return words.back().str();
+  if (code.starts_with("constexpr"))
+    return words[2].str();
+  // A function: the word before the first parenthesis, template arguments left out.
+  size_t start = code.find("__forceinline__");
+  StringRef declaration = code.substr(start == StringRef::npos ? 0 : start);
+  StringRef before = declaration.take_until([](char c) { return c == '('; });
+  if (before.ends_with(">"))
+    before = before.take_front(before.rfind('<'));
+  return wordsOf(before).back().str();
+}
+
+std::vector<Definition> parse() {
+  std::vector<Definition> definitions;
+  for (const char *const *file = kDeviceFiles; *file; ++file) {
+    llvm::SmallVector<StringRef> parts;
+    StringRef(*file).split(parts, "\n\n", -1, /*KeepEmpty=*/false);
+    for (StringRef part : parts) {
+      part = part.trim('\n');
+      StringRef code = part;
+      while (code.starts_with("//") && code.contains('\n'))
+        code = code.substr(code.find('\n') + 1);
+      if (code.empty() || code.starts_with("//"))
+        continue; // the head of the file
+      definitions.push_back({nameOf(part), part, wordsOf(part)});
+    }
+  }
+  return definitions;
+}
+
+const std::vector<Definition> &definitions() {
+  static const std::vector<Definition> all = parse();
+  return all;
+}
+
+} // namespace
+
+std::string llmopt::cuda::deviceFunctionsFor(StringRef text) {
+  llvm::StringMap<llvm::SmallVector<size_t>> byName;
+  for (size_t i = 0; i < definitions().size(); ++i)
+    byName[definitions()[i].name].push_back(i);
+  std::vector<bool> used(definitions().size());
+  llvm::SmallVector<size_t> work;
+  auto mark = [&](const llvm::SmallVector<StringRef> &words) {
+    for (StringRef word : words)
+      for (size_t i : byName.lookup(word))
+        if (!used[i])
+          used[i] = true, work.push_back(i);
+  };
+  mark(wordsOf(text));
+  while (!work.empty())
+    mark(definitions()[work.pop_back_val()].words);
+  std::string result;
+  for (size_t i = 0; i < definitions().size(); ++i)
+    if (used[i])
+      result += (definitions()[i].text +
+                 (StringRef(definitions()[i].text).starts_with("typedef") ? "\n" : "\n\n"))
+                    .str();
+  return result;
+}
+
+StringRef llmopt::cuda::deviceLibraryText() {
+  static const std::string all = [] {
+    std::string text;
+    for (const char *const *file = kDeviceFiles; *file; ++file)
+      text += *file;
+    return text;
+  }();
+  return all;
+}

@@ -1,0 +1,206 @@
+// Tiles in shared memory: copies, waits, conversions, and the products that read them.
+#include "codegen/cuda/emit/Printer.h"
+#include "codegen/cuda/passes/Products.h"
+#include "codegen/cuda/passes/SharedAccess.h"
+
+#include "llvm/Support/MathExtras.h"
+
+using namespace mlir;
+using namespace llmopt;
+using namespace llmopt::cuda;
+using tile::Layout;
+using tile::LayoutDim;
+
+namespace {
+
+RankedTensorType typeOf(Value tile) { return cast<RankedTensorType>(tile.getType()); }
+
+std::string tileType(tile::SharedAttr layout) {
+  return "shared_tile<" + std::to_string(layout.getPitch()) + ", " +
+         std::to_string(layout.getSpan()) + ">";
+}
+
+tile::SharedAttr layoutOfBuffer(Value buffer) {
+  return cast<tile::SharedAttr>(cast<MemRefType>(buffer.getType()).getMemorySpace());
+}
+
+std::string arguments(std::initializer_list<std::string> list) {
+  std::string text;
+  for (const std::string &item : list)
+    text += (text.empty() ? "" : ", ") + item;
+  return text;
+}
+
+} // namespace
+
+std::string Printer::slotOf(Value buffer, Value slot, int64_t ahead) {
+  auto type = cast<MemRefType>(buffer.getType());
+  std::string base = use(buffer).text;
+  if (type.getDimSize(0) == 1)
+    return base;
+  Expression index = sum(use(slot), number(ahead));
+  return base + " + u32(" + index.text + ") % " + std::to_string(type.getDimSize(0)) + " * " +
+         std::to_string(slotBytes(type));
+}
+
+LogicalResult Printer::print(tile::CopyAsyncOp copy) {
+  auto buffer = cast<MemRefType>(copy.getBuffer().getType());
+  tile::SharedAttr layout = layoutOfBuffer(copy.getBuffer());
+  Layout rows = layoutOf(copy.getRows());
+  int64_t lanes =
+      rows.lanes.empty() || rows.lanes[0].dim != LayoutDim::Replica ? 1 : rows.lanes[0].extent;
+  std::string element = typeName(buffer.getElementType());
+  std::string from = use(copy.getBase()).text, stride = "1", columns;
+  if (copy.getStride())
+    stride = use(copy.getStride()).text;
+  if (copy.getFirst())
+    from += " + " + use(copy.getFirst()).in(Precedence::Product) + " * " + stride;
+  if (copy.getLimit()) {
+    Expression limit = use(copy.getLimit());
+    if (copy.getFirst())
+      limit = binary(limit, "-", use(copy.getFirst()), Precedence::Sum);
+    columns = ", int(minimum(i64(" + limit.text + "), i64(" + std::to_string(buffer.getDimSize(2)) +
+              ")))";
+  }
+  std::string variable = variables[copy.getRows()];
+  if (registersOf(copy.getRows()) == 1) { // an array of one, as the function wants it
+    std::string array = names.fresh("rows");
+    w.line("const i64 " + array + "[1] = {" + variable + "};");
+    variable = array;
+  }
+  if (copy.getCondition())
+    w.open("if (" + use(copy.getCondition()).text + ")");
+  w.line("copy_rows<" +
+         arguments({element, std::to_string(buffer.getDimSize(1)),
+                    std::to_string(buffer.getDimSize(2)), std::to_string(lanes),
+                    std::to_string(warps)}) +
+         ">(" + tileType(layout) + "{" + slotOf(copy.getBuffer(), copy.getSlot(), copy.getAhead()) +
+         "}, " + from + ", " + variable + ", " + stride + columns + ");");
+  if (copy.getCondition())
+    w.close();
+  w.line("copy_commit();");
+  return success();
+}
+
+LogicalResult Printer::print(tile::GetOp get) {
+  if (get.getToken())
+    w.line("copy_wait<" + Twine(get.getPending().value_or(0)) + ">();");
+  std::string variable = name(get.getTile(), "tile");
+  w.line("const " + tileType(tile::sharedOf(get.getTile())) + " " + variable + " = {" +
+         slotOf(get.getBuffer(), get.getSlot(), 0) + "};");
+  bound[get.getTile()] = {variable};
+  return success();
+}
+
+LogicalResult Printer::print(tile::PutOp put) {
+  Layout layout = layoutOf(put.getTile());
+  RankedTensorType type = typeOf(put.getTile());
+  std::string element = typeName(type.getElementType()), to = names.fresh("to");
+  w.line("const " + tileType(layoutOfBuffer(put.getBuffer())) + " " + to + " = {" +
+         use(put.getBuffer()).text + "};");
+  std::string copies = isFirstCopy(layout);
+  if (!copies.empty())
+    w.open("if (" + copies + ")");
+  bool packed = isPacked(put.getTile()) && type.getDimSize(1) % 2 == 0;
+  forEachRegister(layout, packed ? 2 : 1, [&](const Expression &index) {
+    std::string condition = inside(type, layout, index);
+    std::string value = this->element(put.getTile(), index).text;
+    if (packed)
+      value = variables[put.getTile()] +
+              (registersOf(put.getTile()) > 1 ? "[" + index.in(Precedence::Product) + " / 2]" : "");
+    w.line((condition.empty() ? "" : "if (" + condition + ") ") + "store_shared(element_at<" +
+           element + ">(" + to + ", " + rowOf(layout, index) + ", " + columnOf(layout, index) +
+           "), " + value + ");");
+  });
+  if (!copies.empty())
+    w.close();
+  if (type.getDimSize(0) % 16 || type.getDimSize(1) % 16)
+    w.line("clear_padding<" +
+           arguments({element, std::to_string(type.getDimSize(0)),
+                      std::to_string(type.getDimSize(1)), std::to_string(32 * warps)}) +
+           ">(" + to + ");");
+  return success();
+}
+
+LogicalResult Printer::print(tile::ConvertOp convert) {
+  Value from = convert.getTile(), to = convert.getResult();
+  if (!tile::sharedOf(from))
+    return convert.emitOpError("changes the layout of registers; tile-gpu-stage lowers it");
+  Layout layout = layoutOf(to);
+  RankedTensorType type = typeOf(to);
+  std::string source = use(from).text, element = typeName(type.getElementType());
+  std::string variable = declare(to);
+  int64_t depth = llvm::divideCeil(type.getDimSize(1), 16);
+  bool narrow = type.getElementType().isF16() || type.getElementType().isBF16();
+  if (narrow && type.getDimSize(0) % 16 == 0 &&
+      layout == tile::firstOperandLayout(type.getDimSize(0), type.getDimSize(1), warps)) {
+    int64_t blocks = registersOf(to) / (4 * depth);
+    w.line("load_first_operand<" + Twine(blocks) + ", " + Twine(depth) + ">(" + variable + ", " +
+           source + ", " + warpRow(layout) + ");");
+    return success();
+  }
+  auto value = [&](const Expression &index) {
+    std::string condition = inside(type, layout, index);
+    std::string read = "load_shared<" + element + ">(element_at<" + element + ">(" + source + ", " +
+                       rowOf(layout, index) + ", " + columnOf(layout, index) + "))";
+    return condition.empty() ? read : condition + " ? " + read + " : " + element + "{}";
+  };
+  forEachRegister(layout, isPacked(to) ? 2 : 1, [&](const Expression &index) {
+    if (!isPacked(to)) {
+      w.line(this->element(to, index).text + " = " + value(index) + ";");
+      return;
+    }
+    w.line(variable + (registersOf(to) > 1 ? "[" + index.in(Precedence::Product) + " / 2]" : "") +
+           " = pack_bits<" + element + ">(" + value(index) + ", " + value(sum(index, number(1))) +
+           ");");
+  });
+  return success();
+}
+
+LogicalResult Printer::print(tile::MmaOp mma) {
+  Value a = mma.getA(), b = mma.getB(), c = mma.getC();
+  Layout layout = layoutOf(mma.getResult());
+  RankedTensorType aType = typeOf(a), cType = typeOf(c);
+  std::string variable;
+  if (auto constant = bound.find(c); constant != bound.end())
+    variable = declare(mma.getResult(), constant->second.text);
+  else if (diesAt(c, mma))
+    variable = takeOver(mma.getResult(), c, mma);
+  else
+    copyTile(variable = declare(mma.getResult()), c);
+
+  std::string second = use(b).text, row = warpRow(layout);
+  int64_t slice = aType.getDimSize(0) / mma.getSlices();
+  if (mma.getSlices() > 1) {
+    int64_t bRows = typeOf(b).getDimSize(0) / mma.getSlices();
+    if (bRows % 8)
+      return mma.emitOpError() << "has slices of " << bRows
+                               << " rows of b; a multiple of 8 is "
+                                  "wanted in shared memory";
+    Expression first{row, Precedence::Product};
+    second += ".from_row((" + first.text + ") / " + std::to_string(slice) + " * " +
+              std::to_string(bRows) + ")";
+  }
+  std::string element = typeName(aType.getElementType());
+  int64_t depth = aType.getDimSize(1);
+  if (onTensorCores(mma)) {
+    std::string first = tile::sharedOf(a) ? use(a).text : variables[a];
+    int64_t blocks = llvm::divideCeil(cType.getDimSize(1), 8);
+    w.line(std::string("product") + (mma.getTransposeB() ? "_transposed" : "") + "<" +
+           arguments({element, std::to_string(layout.registerCount() / (4 * blocks)),
+                      std::to_string(blocks), std::to_string(llvm::divideCeil(depth, 16))}) +
+           ">(" + arguments({variable, first, second, row}) + ");");
+    return success();
+  }
+  int64_t run = mma.getTransposeB() ? 1 : 4;
+  int64_t blocks = llvm::divideCeil(cType.getDimSize(1), 8 * run);
+  int64_t rows = layout.registerCount() / (blocks * run);
+  std::string array = variable;
+  w.line(std::string("plain_product") + (mma.getTransposeB() ? "_transposed" : "") + "<" +
+         arguments({element, std::to_string(rows), std::to_string(blocks), std::to_string(depth),
+                    std::to_string(llvm::alignTo(aType.getDimSize(0), 16))}) +
+         ">(" +
+         arguments({variable, use(a).text, second, threadPart(layout, LayoutDim::Row).text}) +
+         ");");
+  return success();
+}

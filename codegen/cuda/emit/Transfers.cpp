@@ -1,0 +1,145 @@
+// Tiles between memory and registers, and the addresses of rows.
+#include "codegen/cuda/emit/Printer.h"
+
+using namespace mlir;
+using namespace llmopt;
+using namespace llmopt::cuda;
+using tile::Layout;
+
+namespace {
+
+RankedTensorType typeOf(Value tile) { return cast<RankedTensorType>(tile.getType()); }
+
+} // namespace
+
+LogicalResult Printer::print(tile::StridedRowsOp rows) {
+  Layout layout = layoutOf(rows.getRows());
+  Expression offset = use(rows.getOffset()), stride = use(rows.getStride());
+  declare(rows.getRows());
+  bool all = false; // every row of the tile is one of the count
+  IntegerAttr count;
+  if (matchPattern(rows.getCount(), m_Constant(&count)))
+    all = count.getInt() >= layout.cover().first;
+  forEachRegister(layout, 1, [&](const Expression &index) {
+    Expression row{rowOf(layout, index), Precedence::Sum};
+    Expression address = sum(offset, binary(row, "*", stride, Precedence::Product));
+    std::string text = all ? address.text
+                           : row.text + " < " + use(rows.getCount()).in(Precedence::Sum) + " ? " +
+                                 address.text + " : -1";
+    w.line(element(rows.getRows(), index).text + " = " + text + ";");
+  });
+  return success();
+}
+
+LogicalResult Printer::print(tile::PagedRowsOp rows) {
+  Layout layout = layoutOf(rows.getRows());
+  declare(rows.getRows());
+  forEachRegister(layout, 1, [&](const Expression &index) {
+    std::string row = rowOf(layout, index);
+    std::string guard;
+    if (layout.cover().first > typeOf(rows.getRows()).getDimSize(0))
+      guard = row + " >= " + std::to_string(typeOf(rows.getRows()).getDimSize(0)) + " ? -1 : ";
+    w.line(element(rows.getRows(), index).text + " = " + guard + "paged_row<" +
+           Twine(rows.getPage()) + ">(" + use(rows.getTable()).text + ", " +
+           use(rows.getBase()).text + ", " + use(rows.getKey()).text + ", " + row + ", " +
+           use(rows.getCount()).text + ", " + use(rows.getOffset()).text + ", " +
+           use(rows.getPageStride()).text + ", " + use(rows.getSlotStride()).text + ");");
+  });
+  return success();
+}
+
+LogicalResult Printer::print(tile::LoadOp load) {
+  Value tile = load.getTile();
+  Layout layout = layoutOf(tile);
+  RankedTensorType type = typeOf(tile);
+  Type memory = cast<MemRefType>(load.getBase().getType()).getElementType();
+  std::string base = use(load.getBase()).text;
+  declare(tile);
+  int64_t slice = type.getDimSize(0) / int64_t(load.getSlices());
+  auto value = [&](const Expression &index) {
+    std::string rows =
+        element(load.getRows(), sliceIndex(layout.registers, true, type.getDimSize(1) == 1, index))
+            .text;
+    Expression column{columnOf(layout, index), Precedence::Sum};
+    if (load.getSlices() > 1)
+      column = sum(column, {"(" + rowOf(layout, index) + ") / " + std::to_string(slice) + " * " +
+                                std::to_string(type.getDimSize(1)),
+                            Precedence::Product});
+    Expression at = load.getFirst() ? sum(use(load.getFirst()), column) : column;
+    std::string condition = inside(type, layout, index);
+    condition += (condition.empty() ? "" : " && ") + rows + " >= 0";
+    if (load.getLimit())
+      condition += " && " + at.text + " < " + use(load.getLimit()).in(Precedence::Sum);
+    Expression offset =
+        load.getStride() ? binary(at, "*", use(load.getStride()), Precedence::Product) : at;
+    std::string element = base + "[" + sum({rows}, offset).text + "]";
+    bool widens = memory != type.getElementType();
+    if (widens)
+      element = "to_f32(" + element + ")";
+    std::string zero = isa<FloatType>(type.getElementType()) && !type.getElementType().isF32()
+                           ? typeName(type.getElementType()) + "{}"
+                       : type.getElementType().isF32() ? "0.0f"
+                                                       : typeName(type.getElementType()) + "(0)";
+    return condition + " ? " + element + " : " + zero;
+  };
+  if (memory != type.getElementType() && !type.getElementType().isF32())
+    return load.emitOpError() << "widens " << memory << " to " << type.getElementType()
+                              << "; f32 is possible";
+  forEachRegister(layout, isPacked(tile) ? 2 : 1, [&](const Expression &index) {
+    if (!isPacked(tile)) {
+      w.line(element(tile, index).text + " = " + value(index) + ";");
+      return;
+    }
+    std::string to = variables[tile];
+    if (registersOf(tile) > 1)
+      to += "[" + index.in(Precedence::Product) + " / 2]";
+    w.line(to + " = pack_bits<" + typeName(type.getElementType()) + ">(" + value(index) + ", " +
+           value(sum(index, number(1))) + ");");
+  });
+  return success();
+}
+
+LogicalResult Printer::print(tile::StoreOp store) {
+  Value tile = store.getTile();
+  Layout layout = layoutOf(tile);
+  RankedTensorType type = typeOf(tile);
+  Type memory = cast<MemRefType>(store.getBase().getType()).getElementType();
+  std::string base = use(store.getBase()).text, memoryName = typeName(memory);
+  std::string stride = store.getStride() ? use(store.getStride()).text : "1";
+  bool pairs = type.getElementType().isF32() && isa<FloatType>(memory) && !store.getFirst() &&
+               !store.getLimit() && !layout.registers.empty() &&
+               layout.registers[0].dim == tile::LayoutDim::Column &&
+               layout.registers[0].stride == 1 && layout.registers[0].extent % 2 == 0 &&
+               type.getDimSize(1) % 2 == 0;
+  std::string copies = isFirstCopy(layout);
+  if (!copies.empty())
+    w.open("if (" + copies + ")");
+  auto one = [&](const Expression &index) {
+    std::string rows =
+        element(store.getRows(), sliceIndex(layout.registers, true, type.getDimSize(1) == 1, index))
+            .text;
+    Expression column{columnOf(layout, index), Precedence::Sum};
+    Expression at = store.getFirst() ? sum(use(store.getFirst()), column) : column;
+    std::string condition = inside(type, layout, index);
+    condition += (condition.empty() ? "" : " && ") + rows + " >= 0";
+    if (store.getLimit())
+      condition += " && " + at.text + " < " + use(store.getLimit()).in(Precedence::Sum);
+    Expression offset =
+        store.getStride() ? binary(at, "*", use(store.getStride()), Precedence::Product) : at;
+    std::string place = sum({rows}, offset).text, value = element(tile, index).text;
+    w.line("if (" + condition + ")");
+    if (pairs) {
+      w.line("  store_pair<" + memoryName + ">(" + base + " + " + place + ", " + stride + ", " +
+             value + ", " + element(tile, sum(index, number(1))).text + ");");
+      return;
+    }
+    if (memory != type.getElementType())
+      value = "narrow_to<" + memoryName + ">(" +
+              (type.getElementType().isF32() ? value : "to_f32(" + value + ")") + ")";
+    w.line("  " + base + "[" + place + "] = " + value + ";");
+  };
+  forEachRegister(layout, pairs ? 2 : 1, one);
+  if (!copies.empty())
+    w.close();
+  return success();
+}

@@ -1,0 +1,228 @@
+// How SSA values become C++ variables and expressions.
+#include "codegen/cuda/emit/Printer.h"
+
+#include "llvm/ADT/STLExtras.h"
+
+using namespace mlir;
+using namespace llmopt;
+using namespace llmopt::cuda;
+using tile::Layout;
+using tile::LayoutDim;
+
+namespace {
+
+RankedTensorType typeOf(Value tile) { return cast<RankedTensorType>(tile.getType()); }
+
+/// Longer expressions get a name also if they are used once.
+constexpr size_t kInlineLength = 48;
+
+} // namespace
+
+std::string Printer::name(Value value, StringRef otherwise) {
+  if (auto named = dyn_cast<NameLoc>(value.getLoc()))
+    return names.fresh(named.getName().getValue());
+  return names.fresh(otherwise);
+}
+
+Expression Printer::use(Value value) {
+  auto known = bound.find(value);
+  return known == bound.end() ? Expression{"/* unbound */"} : known->second;
+}
+
+void Printer::define(Value value, Expression expression) {
+  bool here = value.hasOneUse() &&
+              value.getUses().begin()->getOwner()->getBlock() == value.getParentBlock();
+  bool named = isa<NameLoc>(value.getLoc()) && expression.binds != Precedence::Atom;
+  if (value.use_empty())
+    return;
+  if (expression.binds == Precedence::Atom && expression.text.size() < 24) {
+    bound[value] = expression;
+    return;
+  }
+  if (here && !named && expression.text.size() <= kInlineLength) {
+    bound[value] = expression;
+    return;
+  }
+  StringRef otherwise = value.getType().isInteger(1)      ? "is"
+                        : isa<FloatType>(value.getType()) ? "x"
+                                                          : "n";
+  std::string variable = name(value, otherwise);
+  w.line("const " + typeName(value.getType()) + " " + variable + " = " + expression.text + ";");
+  bound[value] = {variable};
+}
+
+std::string Printer::typeName(Type type) {
+  if (type.isIndex() || type.isInteger(64))
+    return "i64";
+  if (type.isInteger(32))
+    return "int";
+  if (type.isInteger(1))
+    return "bool";
+  if (type.isInteger(8))
+    return "i8";
+  if (type.isInteger(16))
+    return "short";
+  if (type.isF32())
+    return "float";
+  if (type.isF64())
+    return "double";
+  if (type.isBF16())
+    return "bf16";
+  if (type.isF16())
+    return "f16";
+  return "";
+}
+
+Layout Printer::layoutOf(Value tile) { return tile::fragmentOf(tile).getLayout(); }
+
+bool Printer::isPacked(Value tile) {
+  Type element = typeOf(tile).getElementType();
+  if (!element.isF16() && !element.isBF16())
+    return false;
+  Layout layout = layoutOf(tile);
+  return !layout.registers.empty() && layout.registers[0].dim == LayoutDim::Column &&
+         layout.registers[0].stride == 1 && layout.registers[0].extent % 2 == 0;
+}
+
+int64_t Printer::registersOf(Value tile) {
+  return layoutOf(tile).registerCount() / (isPacked(tile) ? 2 : 1);
+}
+
+std::string Printer::elementName(Value tile) {
+  return isPacked(tile) ? "u32" : typeName(typeOf(tile).getElementType());
+}
+
+std::string Printer::declare(Value tile, StringRef init) {
+  std::string variable = name(tile, "t");
+  int64_t count = registersOf(tile);
+  std::string text = elementName(tile) + " " + variable;
+  bool filled = false;
+  if (count > 1) {
+    text += "[" + std::to_string(count) + "]";
+    if (init == "0.0f" || init == "0") {
+      text += " = {}", filled = true;
+    } else if (!init.empty() && count <= 4) {
+      text += " = {";
+      for (int64_t i = 0; i < count; ++i)
+        text += (i ? ", " : "") + init.str();
+      text += "}", filled = true;
+    }
+  } else if (!init.empty()) {
+    text += " = " + init.str(), filled = true;
+  }
+  w.line(text + ";");
+  if (!filled && !init.empty())
+    fill(variable, count, init.str());
+  variables[tile] = variable;
+  return variable;
+}
+
+void Printer::fill(const std::string &variable, int64_t count, const std::string &value) {
+  w.unrolled("i", count);
+  w.line(variable + "[i] = " + value + ";");
+  w.close();
+}
+
+Expression Printer::element(Value tile, const Expression &index) {
+  if (auto constant = bound.find(tile); constant != bound.end())
+    return constant->second;
+  const std::string &variable = variables[tile];
+  auto at = [&](const std::string &i) {
+    return registersOf(tile) == 1 ? variable : variable + "[" + i + "]";
+  };
+  if (!isPacked(tile))
+    return {at(index.text)};
+  std::string pair = index.in(Precedence::Product) + " / 2";
+  std::string half = index.in(Precedence::Product) + " % 2";
+  return {"unpack<" + typeName(typeOf(tile).getElementType()) + ">(" + at(pair) + ", " + half +
+          ")"};
+}
+
+bool Printer::diesAt(Value value, Operation *op) {
+  if (!variables.count(value) || value.getParentBlock() != op->getBlock())
+    return false;
+  return llvm::all_of(value.getUsers(), [&](Operation *user) {
+    if (user == op)
+      return true;
+    Operation *ancestor = op->getBlock()->findAncestorOpInBlock(*user);
+    return ancestor && ancestor != op && ancestor->isBeforeInBlock(op);
+  });
+}
+
+std::string Printer::takeOver(Value value, Value operand, Operation *op) {
+  bool same = operand && diesAt(operand, op) && registersOf(operand) == registersOf(value) &&
+              elementName(operand) == elementName(value);
+  if (!same)
+    return declare(value);
+  std::string variable = variables[operand];
+  variables[value] = variable;
+  return variable;
+}
+
+void Printer::copyTile(const std::string &to, Value from) {
+  int64_t count = registersOf(from);
+  if (auto constant = bound.find(from); constant != bound.end()) {
+    if (count == 1)
+      w.line(to + " = " + constant->second.text + ";");
+    else
+      fill(to, count, constant->second.text);
+    return;
+  }
+  const std::string &source = variables[from];
+  if (source == to)
+    return;
+  if (count == 1)
+    w.line(to + " = " + source + ";");
+  else
+    fill(to, count, source + "[i]");
+}
+
+void Printer::forEachRegister(const Layout &layout, int64_t step,
+                              llvm::function_ref<void(const Expression &)> body) {
+  int64_t count = layout.registerCount();
+  if (count <= step)
+    return body(number(0));
+  w.unrolled("i", count, step);
+  body({"i"});
+  w.close();
+}
+
+Expression Printer::threadPart(const Layout &layout, LayoutDim dim) {
+  Expression text =
+      sum(coordinate(layout.warps, dim, {"warp"}), coordinate(layout.lanes, dim, {"lane"}));
+  if (text.binds == Precedence::Atom)
+    return text;
+  for (auto &[known, expression] : threadConstants)
+    if (expression == text.text)
+      return {known};
+  std::string variable = names.fresh(dim == LayoutDim::Row ? "first_row" : "first_column");
+  threadConstants.push_back({variable, text.text});
+  return {variable};
+}
+
+std::string Printer::rowOf(const Layout &layout, const Expression &index) {
+  return sum(threadPart(layout, LayoutDim::Row),
+             coordinate(layout.registers, LayoutDim::Row, index))
+      .text;
+}
+
+std::string Printer::columnOf(const Layout &layout, const Expression &index) {
+  return sum(threadPart(layout, LayoutDim::Column),
+             coordinate(layout.registers, LayoutDim::Column, index))
+      .text;
+}
+
+std::string Printer::warpRow(const Layout &layout) {
+  return coordinate(layout.warps, LayoutDim::Row, {"warp"}).text;
+}
+
+std::string Printer::inside(RankedTensorType type, const Layout &layout, const Expression &index) {
+  auto [rows, columns] = layout.cover();
+  std::string text;
+  if (rows > type.getDimSize(0))
+    text = rowOf(layout, index) + " < " + std::to_string(type.getDimSize(0));
+  if (columns > type.getDimSize(1))
+    text += (text.empty() ? "" : " && ") + columnOf(layout, index) + " < " +
+            std::to_string(type.getDimSize(1));
+  return text;
+}

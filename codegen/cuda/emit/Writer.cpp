@@ -1,0 +1,59 @@
+// See Writer.h.
+#include "codegen/cuda/emit/Writer.h"
+
+#include "llvm/ADT/StringExtras.h"
+
+using namespace llmopt::cuda;
+
+void Lines::append(const Lines &other) {
+  text.insert(text.end(), other.text.begin(), other.text.end());
+  places.insert(places.end(), other.places.begin(), other.places.end());
+}
+
+std::string Lines::str() const {
+  std::string all;
+  for (const std::string &line : text)
+    all += line + "\n";
+  return all;
+}
+
+void Writer::line(const llvm::Twine &text) {
+  std::string body = text.str();
+  bool flush = body.empty() || body[0] == '#';
+  lines.text.push_back(flush ? body : std::string(2 * depth, ' ') + body);
+  lines.places.push_back(place);
+}
+
+void Writer::unrolled(llvm::StringRef index, int64_t count, int64_t step) {
+  line("#pragma unroll");
+  open("for (int " + index + " = 0; " + index + " < " + llvm::Twine(count) + "; " +
+       (step == 1 ? "++" + index : index + " += " + llvm::Twine(step)) + ")");
+}
+
+Names::Names() {
+  // Words of the language, of CUDA, and of the emitted text's own frame.
+  for (const char *word :
+       {"auto",    "bool",    "break",  "case",   "char",     "class",  "const",   "continue",
+        "do",      "double",  "else",   "enum",   "float",    "for",    "if",      "int",
+        "long",    "new",     "return", "short",  "signed",   "sizeof", "static",  "struct",
+        "switch",  "this",    "void",   "while",  "lane",     "warp",   "p",       "Params",
+        "shared",  "i",       "row",    "column", "u8",       "u16",    "u32",     "u64",
+        "i8",      "i64",     "bf16",   "f16",    "min",      "max",    "exp",     "log",
+        "minimum", "maximum", "pack",   "mma",    "infinity", "divide", "product", "unpack"})
+    used[word] = 1;
+}
+
+std::string Names::fresh(llvm::StringRef wish) {
+  std::string name;
+  for (char c : wish)
+    name += llvm::isAlnum(c) ? c : '_';
+  if (name.empty() || llvm::isDigit(name[0]))
+    name = "v" + name;
+  unsigned &count = used[name];
+  std::string result = count ? name + "_" + std::to_string(count) : name;
+  ++count;
+  if (result != name && used.count(result))
+    return fresh(name);
+  used[result] = std::max(used[result], 1u);
+  return result;
+}

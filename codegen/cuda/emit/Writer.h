@@ -1,0 +1,54 @@
+// Text under construction: indented lines that remember which operation they came from.
+#pragma once
+
+#include "mlir/IR/Location.h"
+#include "llvm/ADT/StringMap.h"
+
+#include <string>
+#include <vector>
+
+namespace llmopt::cuda {
+
+/// The lines of a kernel; `places[i]` is the operation's place that made line i.
+struct Lines {
+  std::vector<std::string> text;
+  std::vector<mlir::Location> places;
+
+  void append(const Lines &other);
+  std::string str() const;
+};
+
+class Writer {
+public:
+  explicit Writer(mlir::Location place) : place(place) {}
+
+  void line(const llvm::Twine &text);
+  void comment(const llvm::Twine &text) { line("// " + text); }
+  void open(const llvm::Twine &text) {
+    line(text + " {");
+    ++depth;
+  }
+  void close(const llvm::Twine &after = "") {
+    --depth;
+    line("}" + after);
+  }
+  /// `#pragma unroll` and a loop over [0, count); with count 1 only a block.
+  void unrolled(llvm::StringRef index, int64_t count, int64_t step = 1);
+
+  mlir::Location place; ///< of the lines to come
+  Lines lines;
+  int depth = 1;
+};
+
+/// Distinct C++ identifiers.
+class Names {
+public:
+  Names();
+  /// `wish` made an identifier, with a number if it is taken.
+  std::string fresh(llvm::StringRef wish);
+
+private:
+  llvm::StringMap<unsigned> used;
+};
+
+} // namespace llmopt::cuda

@@ -1,0 +1,119 @@
+// See Products.h.
+#include "codegen/cuda/passes/Products.h"
+
+using namespace mlir;
+using namespace llmopt;
+using tile::Layout;
+
+namespace {
+
+/// A first operand that takes more registers of a thread than this is read from shared
+/// memory again for each product: 64 x 128 bf16 over 4 warps takes 32.
+constexpr int64_t kResidentRegisters = 32;
+
+RankedTensorType typeOf(Value value) { return cast<RankedTensorType>(value.getType()); }
+
+RankedTensorType sharedType(RankedTensorType type) {
+  tile::SharedLayout layout =
+      tile::SharedLayout::of(type.getDimSize(1), type.getElementType().getIntOrFloatBitWidth() / 8);
+  auto encoding = tile::SharedAttr::get(type.getContext(), layout.pitch, layout.span);
+  return RankedTensorType::get(type.getShape(), type.getElementType(), encoding);
+}
+
+bool loadsWithoutConversion(tile::LoadOp load) {
+  return cast<MemRefType>(load.getBase().getType()).getElementType() ==
+             typeOf(load.getTile()).getElementType() &&
+         load.getSlices() == 1;
+}
+
+/// `value` in shared memory. A load brings it there itself; its other users then read it
+/// from there.
+Value toShared(OpBuilder &b, Value value) {
+  if (tile::sharedOf(value))
+    return value;
+  RankedTensorType plain = typeOf(value), shared = sharedType(plain);
+  auto load = value.getDefiningOp<tile::LoadOp>();
+  if (!load || !loadsWithoutConversion(load))
+    return tile::ConvertOp::create(b, value.getLoc(), shared, value);
+  value.setType(shared);
+  SmallVector<OpOperand *> others;
+  for (OpOperand &use : value.getUses())
+    if (!isa<tile::MmaOp>(use.getOwner()) || use.getOperandNumber() == 2)
+      others.push_back(&use);
+  for (OpOperand *use : others) {
+    OpBuilder at(use->getOwner());
+    use->set(tile::ConvertOp::create(at, value.getLoc(), plain, value));
+  }
+  return value;
+}
+
+/// First operand of a product on tensor cores: registers, if it is not from memory.
+Value placeFirst(OpBuilder &b, tile::MmaOp mma, int64_t warps) {
+  Value a = mma.getA();
+  auto load = a.getDefiningOp<tile::LoadOp>();
+  if (auto convert = a.getDefiningOp<tile::ConvertOp>())
+    load = convert.getTile().getDefiningOp<tile::LoadOp>();
+  if (!load)
+    return a;
+  Layout layout = cuda::firstOperandOf(mma, warps);
+  Value shared = toShared(b, load.getTile());
+  if (layout.registerCount() / 2 > kResidentRegisters)
+    return shared;
+  RankedTensorType type = typeOf(shared);
+  auto encoded = RankedTensorType::get(type.getShape(), type.getElementType(),
+                                       tile::FragmentAttr::get(type.getContext(), layout));
+  OpBuilder after(load->getContext());
+  after.setInsertionPointAfter(load);
+  return tile::ConvertOp::create(after, load.getLoc(), encoded, shared);
+}
+
+} // namespace
+
+bool cuda::onTensorCores(tile::MmaOp mma) {
+  RankedTensorType a = typeOf(mma.getA());
+  bool narrow = a.getElementType().isF16() || a.getElementType().isBF16();
+  return narrow && a.getDimSize(0) % 16 == 0;
+}
+
+Layout cuda::accumulatorOf(tile::MmaOp mma, int64_t warps) {
+  RankedTensorType c = typeOf(mma.getC());
+  if (onTensorCores(mma))
+    return tile::accumulatorLayout(c.getDimSize(0), c.getDimSize(1), warps);
+  // Columns are rows of B in shared memory with transpose_b: one each for 8 lanes keeps
+  // banks apart; else they are neighbours there, and four are read at once.
+  return tile::plainProductLayout(c.getDimSize(0), c.getDimSize(1), warps,
+                                  mma.getTransposeB() ? 1 : 4);
+}
+
+Layout cuda::firstOperandOf(tile::MmaOp mma, int64_t warps) {
+  RankedTensorType a = typeOf(mma.getA());
+  return tile::firstOperandLayout(a.getDimSize(0), a.getDimSize(1), warps);
+}
+
+LogicalResult cuda::placeOperands(func::FuncOp function, int64_t warps) {
+  SmallVector<tile::MmaOp> products;
+  function.walk([&](tile::MmaOp mma) { products.push_back(mma); });
+  for (tile::MmaOp mma : products) {
+    OpBuilder b(mma);
+    Value second = toShared(b, mma.getB());
+    Value first = onTensorCores(mma) ? placeFirst(b, mma, warps) : toShared(b, mma.getA());
+    mma.getAMutable().assign(first);
+    mma.getBMutable().assign(second);
+  }
+  return success();
+}
+
+LogicalResult cuda::verifyProduct(tile::MmaOp mma, int64_t warps) {
+  if (mma.getSlices() == 1)
+    return success();
+  int64_t slice = typeOf(mma.getA()).getDimSize(0) / mma.getSlices();
+  Layout layout = accumulatorOf(mma, warps);
+  int64_t perWarp = layout.cover().first;
+  for (const tile::LayoutAxis &axis : layout.warps)
+    if (axis.dim == tile::LayoutDim::Row)
+      perWarp /= axis.extent;
+  if (slice % perWarp)
+    return mma.emitOpError() << "has slices of " << slice << " rows, and a warp holds " << perWarp
+                             << "; a slice must be a multiple";
+  return success();
+}

@@ -1,0 +1,25 @@
+// What a product asks of its operands.
+#pragma once
+
+#include "dialect/tile/TileDialect.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+
+namespace llmopt::cuda {
+
+/// True if mma.m16n8k16 does this product; else the plain units do, from shared memory.
+bool onTensorCores(tile::MmaOp mma);
+
+/// Layout of the product's accumulator.
+tile::Layout accumulatorOf(tile::MmaOp mma, int64_t warps);
+/// Layout of a first operand in registers (tensor cores only).
+tile::Layout firstOperandOf(tile::MmaOp mma, int64_t warps);
+
+/// Brings operands of products into shared memory where they belong: the loads themselves,
+/// or a `tile.convert`.
+mlir::LogicalResult placeOperands(mlir::func::FuncOp function, int64_t warps);
+
+/// After layouts are assigned: a warp's rows must lie in one slice.
+mlir::LogicalResult verifyProduct(tile::MmaOp mma, int64_t warps);
+
+} // namespace llmopt::cuda

@@ -1,0 +1,93 @@
+#include "runtime/device/Devices.h"
+
+#include "runtime/device/cpu/CpuDevice.h"
+#include "runtime/device/cuda/CudaDevice.h"
+
+#include <algorithm>
+#include <charconv>
+#include <numeric>
+#include <optional>
+
+namespace llmopt::runtime {
+
+namespace {
+
+template <typename Kind>
+StatusOr<std::shared_ptr<Device>> asDevice(StatusOr<std::shared_ptr<Kind>> device) {
+  if (!device)
+    return device.status();
+  return std::shared_ptr<Device>(*std::move(device));
+}
+
+StatusOr<std::shared_ptr<Device>> openAny() {
+  if (StatusOr<std::shared_ptr<CudaDevice>> cuda = CudaDevice::open())
+    return std::shared_ptr<Device>(*std::move(cuda));
+  return asDevice(CpuDevice::create());
+}
+
+/// The number behind "cuda:"; 0 for "cuda" alone.
+std::optional<uint32_t> ordinalOf(std::string_view name) {
+  uint32_t ordinal = 0;
+  if (name == "cuda")
+    return ordinal;
+  name.remove_prefix(std::min(name.size(), std::string_view("cuda:").size()));
+  auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), ordinal);
+  if (name.empty() || error != std::errc() || end != name.data() + name.size())
+    return std::nullopt;
+  return ordinal;
+}
+
+/// The architecture of a target "cuda:sm_80"; 0 where there is none.
+uint32_t archNumber(const bundle::Program &program) {
+  size_t colon = program.target.find(':');
+  if (colon == std::string::npos)
+    return 0;
+  StatusOr<CudaArch> arch = CudaArch::parse(std::string_view(program.target).substr(colon + 1));
+  return arch ? arch->number() : 0;
+}
+
+} // namespace
+
+StatusOr<std::shared_ptr<Device>> openDevice(std::string_view name) {
+  if (name == "auto")
+    return openAny();
+  if (name == "cpu")
+    return asDevice(CpuDevice::create());
+  if (name == "cuda" || name.starts_with("cuda:"))
+    if (std::optional<uint32_t> ordinal = ordinalOf(name))
+      return asDevice(CudaDevice::open(*ordinal));
+  return invalidArgument("unknown device '{}'; auto, cpu, cuda and cuda:NUMBER can be had", name);
+}
+
+std::string_view targetKind(const bundle::Program &program) {
+  return std::string_view(program.target).substr(0, program.target.find(':'));
+}
+
+StatusOr<std::shared_ptr<DeviceProgram>> loadBest(Device &device,
+                                                  std::vector<bundle::Program> family) {
+  // A simulated device runs what a real one does.
+  std::string_view wanted = device.facts().kind == DeviceKind::Cpu ? "cpu" : "cuda";
+  std::vector<size_t> order(family.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::sort(order.begin(), order.end(), [&](size_t a, size_t b) {
+    uint32_t first = archNumber(family[a]), second = archNumber(family[b]);
+    return first != second ? first > second : a < b;
+  });
+  std::string reasons;
+  for (size_t index : order) {
+    bundle::Program &program = family[index];
+    std::string reason =
+        fmt::format("the program for {} is for another kind of device", program.target);
+    if (targetKind(program) == wanted) {
+      StatusOr<std::shared_ptr<DeviceProgram>> loaded = device.load(std::move(program));
+      if (loaded || loaded.status().code() != StatusCode::Unavailable)
+        return loaded;
+      reason = loaded.status().message();
+    }
+    reasons += (reasons.empty() ? "" : "; ") + reason;
+  }
+  return makeStatus(StatusCode::Unavailable, "nothing in the bundle runs on device '{}': {}",
+                    device.facts().name, reasons.empty() ? "it is empty" : reasons);
+}
+
+} // namespace llmopt::runtime

@@ -1,0 +1,190 @@
+// What a completed row changes: lengths, hashed pages, and pages behind the window.
+#include "runtime/kv/BlockManager.h"
+#include "runtime/kv/Mutants.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace llmopt::runtime::kv {
+
+namespace {
+
+const std::string kText;
+
+} // namespace
+
+Reply BlockManager::commit(SequenceId id, StepId step, std::span<const Token> tokens,
+                           uint32_t unsettled) {
+  Sequence *s = find(id);
+  if (!s)
+    return Reply::UnknownSequence;
+  if (step != completed + 1 || step > closed)
+    return Reply::WrongStep;
+  uint32_t &reserved = row(id.slot, step);
+  if (reserved == 0)
+    return Reply::WrongRow;
+  if (tokens.size() > reserved || unsettled > tokens.size() || unsettled > config.maxDraft)
+    return Reply::InvalidArgument;
+  if (!mutant(Mutant::RollbackForgotten))
+    s->bound -= reserved - static_cast<uint32_t>(tokens.size());
+  --s->rows;
+  --rowsOfStep[place(step)];
+  reserved = 0;
+  commitTokens(id.slot, tokens, unsettled);
+  return Reply::Ok;
+}
+
+void BlockManager::commitTokens(uint32_t slot, std::span<const Token> tokens, uint32_t unsettled) {
+  Sequence &s = sequences[slot];
+  uint32_t had = s.committed;
+  s.committed += static_cast<uint32_t>(tokens.size());
+  s.unsettled = mutant(Mutant::UnsettledHashed) ? 0 : unsettled;
+  if (s.node != kNoNode)
+    insertTokens(slot, had, tokens);
+  if (mutant(Mutant::WindowByBound)    ? s.bound >= s.releaseAt
+      : mutant(Mutant::WindowOffByOne) ? s.committed + 1 >= s.releaseAt
+                                       : s.committed >= s.releaseAt)
+    releaseUnseen(slot);
+}
+
+/// Blocks that are whole and in place go into the cache; the rest waits in the
+/// slot's tail.
+void BlockManager::insertTokens(uint32_t slot, uint32_t had, std::span<const Token> tokens) {
+  Sequence &s = sequences[slot];
+  Token *tail = tails.data() + size_t{slot} * tailSize;
+  size_t used = 0;
+  if (mutant(Mutant::EarlyHash) && had < s.blocks * block) {
+    used = std::min<size_t>(tokens.size(), s.blocks * block - had);
+    had += static_cast<uint32_t>(used);
+  }
+  uint32_t have = had - s.blocks * block, settled = s.committed - s.unsettled;
+  if (have + tokens.size() < block) { // a decode row, mostly
+    for (size_t i = used; i < tokens.size(); ++i)
+      tail[have++] = tokens[i];
+    return;
+  }
+  auto mayInsert = [&] { return (s.blocks + 1) * block <= settled; };
+  while (true) {
+    size_t left = tokens.size() - used;
+    if (have == 0 && left >= block && mayInsert()) {
+      if (!insertBlock(slot, tokens.data() + used))
+        return;
+      used += block;
+      continue;
+    }
+    uint32_t room = have < block ? block - have : tailSize - have;
+    uint32_t take = static_cast<uint32_t>(std::min<size_t>(left, room));
+    std::copy_n(tokens.data() + used, take, tail + have);
+    have += take;
+    used += take;
+    while (have >= block && mayInsert()) {
+      if (!insertBlock(slot, tail))
+        return;
+      have -= block;
+      std::memmove(tail, tail + block, have * sizeof(Token));
+    }
+    if (used == tokens.size())
+      return;
+  }
+}
+
+/// False when nothing more can be inserted for this sequence.
+bool BlockManager::insertBlock(uint32_t slot, const Token *tokens) {
+  Sequence &s = sequences[slot];
+  const std::string &text = s.blocks < media[slot].size() ? media[slot][s.blocks] : kText;
+  NodeId node = prefix->childOf(s.node, tokens, text);
+  if (node == kNoNode) {
+    stopInserting(slot);
+    return false;
+  }
+  prefix->hold(node);
+  prefix->drop(s.node);
+  s.node = node;
+  attachBlock(slot, s.blocks, node);
+  ++s.blocks;
+  return true;
+}
+
+/// The pages of a block become the node's, where it has none yet.
+void BlockManager::attachBlock(uint32_t slot, uint32_t index, NodeId node) {
+  for (uint32_t g = 0; g < groups(); ++g) {
+    uint32_t each = block / config.groups[g].pageSize;
+    for (uint32_t page = index * each; page < (index + 1) * each; ++page) {
+      if (!holdsPage(slot, g, page))
+        continue;
+      uint32_t nodeSlot = prefix->slotOf(g, page);
+      Frame f = frames(slot, g)[page];
+      if (pages->node(f) == node)
+        continue;
+      if (!prefix->pageAt(node, nodeSlot).empty())
+        sequences[slot].duplicates = true;
+      else if (pages->node(f) == kNoNode)
+        prefix->attach(node, nodeSlot, PageRef::device(f));
+    }
+  }
+}
+
+void BlockManager::stopInserting(uint32_t slot) {
+  Sequence &s = sequences[slot];
+  if (s.node != kNoNode)
+    prefix->drop(s.node);
+  s.node = kNoNode;
+}
+
+/// At the end of a sequence: where the page that was there first has been evicted, the
+/// sequence's own takes its place in the cache.
+void BlockManager::adoptDuplicates(uint32_t slot) {
+  Sequence &s = sequences[slot];
+  if (!s.duplicates || s.node == kNoNode)
+    return;
+  NodeId node = s.node;
+  for (uint32_t index = s.blocks; index-- > 0; node = prefix->parentOf(node))
+    attachBlock(slot, index, node);
+}
+
+// ---- Windows
+
+/// Position of the oldest query of any unfinished or future step, which is the
+/// committed length; pages that the next row still moves tokens into stay, too.
+uint32_t BlockManager::oldestQuery(const Sequence &s) {
+  if (mutant(Mutant::WindowByBound))
+    return s.bound;
+  return s.committed - s.unsettled + mutant(Mutant::WindowOffByOne);
+}
+
+/// Pages that no query at or behind the oldest may see, the tail first.
+void BlockManager::releaseUnseen(uint32_t slot) {
+  Sequence &s = sequences[slot];
+  uint32_t oldest = oldestQuery(s);
+  for (uint32_t g = 0; g < groups(); ++g) {
+    const GroupSpec &group = config.groups[g];
+    if (group.keepsAll())
+      continue;
+    Table &t = table(slot, g);
+    uint32_t first =
+        std::min(t.size, static_cast<uint32_t>(group.firstKey(oldest) / group.pageSize));
+    if (first <= t.first)
+      continue;
+    for (uint32_t page = first; page > std::max(t.first, sinkPages(g)); --page)
+      pages->dropRef(frames(slot, g)[page - 1], 0);
+    t.first = first;
+    markDirty(slot);
+  }
+  updateRelease(slot);
+}
+
+void BlockManager::updateRelease(uint32_t slot) {
+  uint64_t next = UINT32_MAX;
+  for (uint32_t g = 0; g < groups(); ++g) {
+    const GroupSpec &group = config.groups[g];
+    uint64_t page = std::max(table(slot, g).first, sinkPages(g));
+    uint64_t end = (page + 1) * group.pageSize;
+    if (group.kind == GroupKind::Window)
+      next = std::min(next, end + group.window - 1);
+    else if (group.kind == GroupKind::Chunked)
+      next = std::min(next, (end + group.chunk - 1) / group.chunk * group.chunk);
+  }
+  sequences[slot].releaseAt = static_cast<uint32_t>(std::min<uint64_t>(next, UINT32_MAX));
+}
+
+} // namespace llmopt::runtime::kv

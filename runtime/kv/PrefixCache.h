@@ -1,0 +1,198 @@
+// Finds pages whose content a new request can use.
+//
+// A tree: a node is one block of tokens behind its parent's; a root is a cache key
+// (model, adapter, salt, ...). A node names, for each layer group, the pages that
+// hold its block, as far as they exist: in device memory or in host memory.
+//
+// A node is found by a chained hash of its tokens and all before it. The hash is
+// only its address; what decides is that the parent is the node just found and that
+// all tokens (and media) are equal, so that colliding hashes serve nothing wrong.
+// A bucket has at most kMaxChain nodes; one more is not inserted, which bounds a
+// lookup whatever the tokens are.
+//
+// A node lives while it names a page, has children or is held by a sequence.
+// Nodes without a page of a group that needs it are holes: a hit ends before them.
+//
+// Thirty-six bytes a node beside the tokens, four a page slot, three and a half a bucket.
+#pragma once
+
+#include "runtime/base/AlignedBuffer.h"
+#include "runtime/kv/Events.h"
+#include "runtime/kv/Pool.h"
+#include "runtime/kv/Prompt.h"
+
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+namespace llmopt::runtime::kv {
+
+using NodeId = uint32_t;
+
+/// What a slot of a node names: nothing, a device frame, or a host frame.
+struct PageRef {
+  static constexpr uint32_t kHostBit = uint32_t{1} << 31;
+  uint32_t value = UINT32_MAX;
+
+  static PageRef device(Frame f) { return {f}; }
+  static PageRef host(Frame f) { return {f | kHostBit}; }
+  bool empty() const { return value == UINT32_MAX; }
+  bool onHost() const { return !empty() && (value & kHostBit); }
+  bool onDevice() const { return !(value & kHostBit); }
+  Frame frame() const { return value & ~kHostBit; }
+  bool operator==(const PageRef &) const = default;
+};
+
+class PrefixCache {
+public:
+  static constexpr uint32_t kMaxChain = 16;
+
+  /// A hit as the manager needs it: keys [0, tokens), of which blocks [0, blocks)
+  /// are those of the prompt's path and the rest lies in the node `tail`.
+  struct Hit {
+    uint32_t tokens = 0, blocks = 0;
+    NodeId tail = kNoNode;
+    uint32_t chain = 0; ///< blocks found, before any rule shortened the hit
+  };
+
+  /// `host` may be null. Allocates for as many nodes as the pools have pages.
+  PrefixCache(const CacheOptions &options, Pool &device, Pool *host, uint32_t maxHolds);
+
+  bool enabled() const { return on; }
+  uint32_t blockSize() const { return block; }
+  uint32_t slotsPerNode() const { return slots; }
+  uint32_t slotOf(uint32_t group, uint32_t page) const {
+    return slotBase[group] + page % pagesPerBlock[group];
+  }
+  uint32_t blockOf(uint32_t group, uint32_t page) const { return page / pagesPerBlock[group]; }
+
+  // ---- Lookup
+
+  struct Use {
+    bool host = true;    ///< pages in host memory count
+    bool partial = true; ///< a page may be used up to its middle
+  };
+  /// The longest usable prefix. Changes nothing but the prompt's memory of its path.
+  Hit lookup(Prompt &prompt, Use use);
+  /// What the hit names for a page of a group, counted from the sequence's start.
+  PageRef pageOf(const Prompt &prompt, const Hit &hit, uint32_t group, uint32_t page) const {
+    uint32_t index = blockOf(group, page);
+    NodeId node = index < hit.blocks ? prompt.path[index].node : hit.tail;
+    return refs[size_t{node} * slots + slotOf(group, page)];
+  }
+  NodeId nodeOf(const Prompt &prompt, uint32_t index) const { return prompt.path[index].node; }
+
+  // ---- Insertion
+
+  /// The key's root, made when it is not there; kNoNode when no node is free.
+  NodeId rootOf(Prompt &prompt);
+  /// The child with these tokens, made when it is not there; kNoNode when no node is
+  /// free or its bucket is full. `media` is empty for text.
+  NodeId childOf(NodeId parent, const Token *tokens, const std::string &media);
+  PageRef pageAt(NodeId node, uint32_t slot) const { return refs[size_t{node} * slots + slot]; }
+  /// The slot must be empty.
+  void attach(NodeId node, uint32_t slot, PageRef page);
+  /// Empties a slot; the page stays with its owners, or is free when it has none.
+  void detach(NodeId node, uint32_t slot);
+  /// Puts another page into a slot that has one; the old one is detached.
+  void exchange(NodeId node, uint32_t slot, PageRef page);
+  /// A held node outlives its pages.
+  void hold(NodeId node) { ++info[node].holds; }
+  void drop(NodeId node);
+  NodeId parentOf(NodeId node) const { return nodes[node].parent; }
+  bool isRoot(NodeId node) const { return nodes[node].parent == kNoNode; }
+
+  // ---- Eviction
+
+  /// Called by a pool that gives up a cached page.
+  void evicted(Frame frame, Pool &pool);
+  /// Forgets all nodes. Nobody may hold one any more.
+  void reset();
+
+  EventRing &events() { return ring; }
+  /// Calls visit(hash, parentHash) for each block that can be hit.
+  template <typename Visit> void forEachBlock(Visit visit) const {
+    for (NodeId n = 0; n < carved; ++n)
+      if (info[n].live && !isRoot(n) && whole(n))
+        visit(nodes[n].hash, nodes[nodes[n].parent].hash);
+  }
+  uint32_t liveNodes() const { return live; }
+  uint32_t capacity() const { return static_cast<uint32_t>(nodes.size()); }
+  /// Bytes of bookkeeping; the tokens are apart.
+  uint64_t bytes() const;
+  uint64_t tokenBytes() const { return tokenMemory.size(); }
+  Status check() const;
+
+private:
+  struct Node {
+    uint64_t hash = 0;
+    NodeId parent = kNoNode;
+    NodeId next = kNoNode; ///< in its bucket, or in the list of free nodes
+    NodeId firstChild = kNoNode, nextSibling = kNoNode, prevSibling = kNoNode;
+    uint32_t serial = 1; ///< another one each time the node is used anew
+  };
+  static_assert(sizeof(Node) == 32);
+  struct Info {
+    uint16_t holds = 0;
+    bool live = false, media = false;
+  };
+
+  uint64_t chain(uint64_t parent, uint64_t own) const;
+  uint64_t hashOf(const Token *tokens, const std::string &media) const;
+  uint32_t bucketOf(uint64_t hash) const;
+  const Token *tokensOf(NodeId node) const {
+    return reinterpret_cast<const Token *>(tokenMemory.data()) + size_t{node} * block;
+  }
+  bool sameTokens(NodeId node, const Token *tokens) const;
+  bool matches(NodeId node, uint64_t hash, NodeId parent, const Token *tokens,
+               const std::string &media) const;
+  NodeId find(uint64_t hash, NodeId parent, const Token *tokens, const std::string &media,
+              uint32_t &length) const;
+  NodeId findRoot(Prompt &prompt) const;
+  uint32_t rememberedBlocks(const Prompt &prompt) const;
+  void follow(Prompt &prompt, NodeId root);
+  bool followBatch(Prompt &prompt, NodeId &at, uint32_t blocks);
+  void chooseTail(const Prompt &prompt, NodeId root, Hit &hit) const;
+  uint32_t commonTokens(const Prompt &prompt, NodeId child, uint32_t begin) const;
+  uint32_t lastMissing(const Prompt &prompt, const Hit &hit, bool useHost) const;
+  bool whole(NodeId node) const {
+    for (uint32_t slot : keptSlots)
+      if (refs[size_t{node} * slots + slot].empty())
+        return false;
+    return true;
+  }
+  bool named(NodeId node) const;
+  bool clear(NodeId node, uint32_t slot);
+  void afterLoss(NodeId node, bool lost);
+  NodeId newNode();
+  void removeIfUnused(NodeId node);
+  void unlink(NodeId node);
+  void announce(CacheEvent::Kind kind, NodeId node);
+  Status checkPages(NodeId node) const;
+  Status checkNames() const;
+  Pool &poolOf(PageRef page) { return page.onHost() ? *host : device; }
+
+  bool on, partialHits;
+  uint64_t seed, hashMask;
+  Pool &device;
+  Pool *host;
+  uint32_t block = 1, slots = 0;
+  std::vector<GroupSpec> groups;
+  std::vector<uint32_t> slotBase, pagesPerBlock;
+  std::vector<uint32_t> keptSlots; ///< of groups that keep all
+  std::vector<Node> nodes;
+  std::vector<Info> info;
+  std::vector<PageRef> refs;
+  std::vector<NodeId> buckets;
+  AlignedBuffer tokenMemory;
+  uint32_t carved = 0, live = 0;
+  NodeId freeNodes = kNoNode;
+  /// Times that a node lost a page and lived on: what is remembered of a path may be
+  /// wrong then.
+  uint64_t holes = 0;
+  std::unordered_map<std::string, NodeId> roots;
+  std::unordered_map<NodeId, std::string> texts; ///< of a root its key, of others their media
+  EventRing ring;
+};
+
+} // namespace llmopt::runtime::kv

@@ -1,0 +1,148 @@
+// What a step's results change: tokens, ends, pages.
+#include "runtime/scheduler/Scheduler.h"
+
+#include <algorithm>
+
+using namespace llmopt::runtime;
+
+Status Scheduler::checkResult(const Flight &flight, const StepResult &result) const {
+  auto wrong = [&](size_t row, const char *rule) {
+    return makeStatus(StatusCode::Internal, "result of step {}, row {}: {}", result.step, row,
+                      rule);
+  };
+  if (result.step != flight.step)
+    return makeStatus(StatusCode::Internal, "result of step {}; step {} is the oldest in flight",
+                      result.step, flight.step);
+  if (!result.status.ok())
+    return {};
+  if (result.rows.size() != flight.rows.size())
+    return wrong(result.rows.size(), "the step has another number of rows");
+  for (size_t i = 0; i < result.rows.size(); ++i) {
+    const RowResult &row = result.rows[i];
+    const FlightRow &expected = flight.rows[i];
+    if (row.request != expected.slot || row.generation != expected.generation)
+      return wrong(i, "it names another request");
+    if (row.failed)
+      continue;
+    uint32_t most = expected.samples ? 1 + expected.drafts : 0;
+    if (row.tokenCount > most || (expected.samples && !row.tokenCount))
+      return wrong(i, "it has more or fewer tokens than the row can yield");
+    if (row.firstToken > result.tokens.size() ||
+        row.tokenCount > result.tokens.size() - row.firstToken)
+      return wrong(i, "its tokens are not in the result");
+    if (row.unsettled && row.unsettled >= row.tokenCount)
+      return wrong(i, "more drafts are unsettled than were accepted");
+  }
+  return {};
+}
+
+Status Scheduler::complete(const StepResult &result, int64_t nowNs) {
+  if (!flightCount)
+    return makeStatus(StatusCode::Internal, "result of step {}; no step is in flight", result.step);
+  const Flight &flight = flights[flightHead];
+  LLMOPT_RETURN_IF_ERROR(checkResult(flight, result));
+  for (size_t i = 0; i < flight.rows.size(); ++i) {
+    const FlightRow &row = flight.rows[i];
+    bool wanted = find({row.slot, row.generation}); // else it ended while the row was in flight
+    if (wanted && result.status.ok() && !result.rows[i].failed) {
+      completeRow(row, result.rows[i], result, nowNs);
+      continue;
+    }
+    ++counts.discardedRows;
+    counts.tokensDiscarded += row.tokens;
+    if (wanted)
+      endRequest(row.slot, FinishReason::DeviceFailure, nowNs);
+  }
+  blocks.completeStep(kv::StepId(flight.step));
+  flightHead = (flightHead + 1) % flights.size();
+  --flightCount;
+  for (size_t i = 0; i < preempting.size();) {
+    uint32_t slot = preempting[i];
+    if (requests[slot].inFlightRows) {
+      ++i;
+      continue;
+    }
+    preempting.erase(preempting.begin() + long(i));
+    finishPreemption(slot);
+  }
+  updateGauges();
+  return {};
+}
+
+/// The part of the answer that is still wanted, and why it ends with it.
+FinishReason Scheduler::cutAnswer(const Request &request,
+                                  std::span<const kv::Token> &tokens) const {
+  uint32_t left = request.outputLimit - request.given();
+  FinishReason reason = tokens.size() >= left ? FinishReason::Length : FinishReason::None;
+  if (tokens.size() > left)
+    tokens = tokens.first(left);
+  auto stops = std::span(request.stopTokens).first(request.stopCount);
+  for (size_t i = 0; i < tokens.size() && !stops.empty(); ++i)
+    if (std::find(stops.begin(), stops.end(), tokens[i]) != stops.end()) {
+      tokens = tokens.first(i + 1);
+      return FinishReason::Stop;
+    }
+  return reason;
+}
+
+void Scheduler::completeRow(const FlightRow &row, const RowResult &result, const StepResult &step,
+                            int64_t nowNs) {
+  Request &request = requests[row.slot];
+  --request.inFlightRows;
+  request.inFlightLeast -= row.least;
+  request.inFlightMost -= row.tokens;
+  request.samplesInFlight -= row.samples;
+  std::span<const kv::Token> tokens =
+      std::span(step.tokens).subspan(result.firstToken, result.tokenCount);
+  FinishReason reason = cutAnswer(request, tokens);
+  // Valid KV: a chunk; else the row's token and the drafts that were accepted.
+  uint32_t valid = row.prefill ? row.tokens : uint32_t(tokens.size());
+  if (request.computed < request.highestComputed)
+    counts.tokensRecomputed += std::min(valid, request.highestComputed - request.computed);
+  counts.tokensRejected += row.tokens - valid;
+  if (row.drafts) {
+    counts.draftsProposed += row.drafts;
+    counts.draftsAccepted += result.tokenCount - 1;
+  }
+  request.tokens.insert(request.tokens.end(), tokens.begin(), tokens.end());
+  uint32_t unsettled = std::min(result.unsettled, valid ? valid - 1 : 0);
+  blocks.commit(request.sequence, kv::StepId(step.step),
+                std::span(request.tokens).subspan(request.computed, valid), unsettled);
+  request.computed += valid;
+  if (!tokens.empty())
+    giveTokens(row.slot, tokens, nowNs);
+  if (reason != FinishReason::None)
+    endRequest(row.slot, reason, nowNs);
+  else if (request.params.filter && !tokens.empty())
+    request.blocked = !request.params.filter->prepare(handleOf(row.slot), request.tokens);
+}
+
+void Scheduler::giveTokens(uint32_t slot, std::span<const kv::Token> tokens, int64_t nowNs) {
+  Request &request = requests[slot];
+  counts.generationTokensTotal += tokens.size();
+  if (request.firstTokenNs < 0) {
+    request.firstTokenNs = nowNs;
+    counts.timeToFirstToken.record(uint64_t(nowNs - request.arrivalNs));
+    counts.prefillTime.record(uint64_t(nowNs - request.firstStepNs));
+    counts.promptTokensTotal += request.promptLength;
+    if (tokens.size() > 1)
+      counts.interToken.record(0, tokens.size() - 1);
+  } else {
+    counts.interToken.record(uint64_t(nowNs - request.lastTokenNs) / tokens.size(), tokens.size());
+  }
+  request.lastTokenNs = nowNs;
+  listener.onTokens(handleOf(slot), tokens, nowNs);
+}
+
+void Scheduler::recordFinish(const Request &request, FinishReason reason, int64_t nowNs) {
+  ++counts.finished[size_t(reason)];
+  if (reason != FinishReason::Length && reason != FinishReason::Stop)
+    return;
+  counts.requestLatency.record(uint64_t(nowNs - request.arrivalNs));
+  counts.decodeTime.record(uint64_t(request.lastTokenNs - request.firstTokenNs));
+  counts.promptTokens.record(request.promptLength);
+  counts.generationTokens.record(request.given());
+  if (request.given() > 1)
+    counts.timePerOutputToken.record(uint64_t(request.lastTokenNs - request.firstTokenNs) /
+                                     (request.given() - 1));
+}

@@ -1,0 +1,125 @@
+// The rows of the running requests: who gets how many tokens, and their slots.
+#include "runtime/scheduler/Scheduler.h"
+
+#include <algorithm>
+
+using namespace llmopt::runtime;
+
+std::span<const uint8_t> Scheduler::schedule(int64_t nowNs) {
+  if (flightCount == flights.size())
+    return {};
+  if (!flightCount)
+    blocks.poll(); // no completed step will: copies to host memory may be all that goes on
+  endOverdue(nowNs);
+  if (runningSlots.empty() && queue.empty())
+    return {};
+  if (blocks.openStep() != kv::Reply::Ok)
+    return {};
+  blocks.setAside({}); // what runs may grow into what is kept for the oldest waiter
+  planRunning();
+  uint64_t preemptions = counts.preemptions;
+  makeRoom();
+  reserveRows();
+  // Who was just preempted, or is about to be, would take its pages back.
+  if (counts.preemptions == preemptions && preempting.empty())
+    admitWaiting(nowNs);
+  keepForOldest();
+  std::erase_if(plan, [](const PlannedRow &row) { return row.tokens == 0; });
+  if (plan.empty()) {
+    blocks.cancelStep();
+    updateGauges();
+    return {};
+  }
+  return launch();
+}
+
+/// Drafts for a request's next row, as the host knows its lengths: no slot is ever needed
+/// past the answer's last token but one.
+uint32_t Scheduler::draftsFor(uint32_t slot, uint32_t budget, uint32_t &firstDraft) {
+  Request &request = requests[slot];
+  uint32_t end = request.promptLength + request.outputLimit - 1;
+  uint32_t least = request.given() + request.samplesInFlight;
+  if (request.mostLength() + 1 >= end || least + 1 >= request.outputLimit || budget < 2)
+    return 0;
+  uint32_t room =
+      std::min({end - request.mostLength() - 1, request.outputLimit - least - 1, budget - 1});
+  if (config.draftSource && request.inFlightRows == 0) {
+    room = std::min(room, config.hostDrafts);
+    firstDraft = uint32_t(draftTokens.size());
+    draftTokens.resize(firstDraft + room);
+    draftParents.resize(firstDraft + room);
+    uint32_t count = config.draftSource->propose(handleOf(slot), request.tokens,
+                                                 std::span(draftTokens).subspan(firstDraft, room),
+                                                 std::span(draftParents).subspan(firstDraft, room));
+    count = std::min(count, room);
+    if (request.params.filter)
+      count =
+          std::min(count, request.params.filter->allowedDrafts(
+                              handleOf(slot), std::span(draftTokens).subspan(firstDraft, count)));
+    draftTokens.resize(firstDraft + count);
+    draftParents.resize(firstDraft + count);
+    return count;
+  }
+  // The device keeps what rows yielded for D steps; a filter has not seen its drafts.
+  bool reachable = request.lastRow != Request::kNone &&
+                   uint64_t(blocks.currentStep()) - request.lastStep <= config.stepsInFlight;
+  return reachable && !request.params.filter ? std::min(room, uint32_t(config.deviceDrafts.size()))
+                                             : 0;
+}
+
+void Scheduler::planRow(uint32_t slot) {
+  Request &request = requests[slot];
+  if (request.state != RequestState::Running || request.blocked || !budgetLeft)
+    return;
+  PlannedRow row;
+  row.slot = slot;
+  if (request.prefilling()) {
+    uint32_t left = request.prefillEnd - request.leastLength();
+    row.tokens = std::min({left, budgetLeft, config.chunkTokens});
+    row.samples = row.tokens == left;
+  } else {
+    // The upper bound may have reached the end of the answer: the results will tell. With a
+    // filter the next token waits for the one before.
+    bool ended = request.mostLength() + 1 > request.promptLength + request.outputLimit - 1;
+    if (!request.wantsRow() || ended || (request.params.filter && request.inFlightRows))
+      return;
+    row.drafts = draftsFor(slot, budgetLeft, row.firstDraft);
+    row.tokens = 1 + row.drafts;
+    row.samples = true;
+  }
+  budgetLeft -= row.tokens;
+  plan.push_back(row);
+}
+
+void Scheduler::planRunning() {
+  plan.clear();
+  draftTokens.clear();
+  draftParents.clear();
+  budgetLeft = config.tokenBudget;
+  for (uint32_t slot : runningSlots)
+    if (!requests[slot].prefilling())
+      planRow(slot);
+  // The ward's prefill first: the bound on waiting counts on it.
+  uint32_t ward = wardSlot();
+  if (ward != Request::kNone && requests[ward].prefilling())
+    planRow(ward);
+  for (uint32_t slot : runningSlots)
+    if (slot != ward && requests[slot].prefilling())
+      planRow(slot);
+}
+
+void Scheduler::reserveRows() {
+  auto reserve = [&](PlannedRow &row) {
+    if (row.tokens && blocks.reserve(requests[row.slot].sequence, row.tokens) != kv::Reply::Ok) {
+      budgetLeft += row.tokens;
+      row.tokens = 0; // left out of this step: its pages are on their way
+    }
+  };
+  uint32_t ward = wardSlot();
+  for (PlannedRow &row : plan)
+    if (row.slot == ward)
+      reserve(row);
+  for (PlannedRow &row : plan)
+    if (row.slot != ward)
+      reserve(row);
+}

@@ -1,0 +1,73 @@
+// What a caller gives the scheduler and hears from it.
+#pragma once
+
+#include "runtime/kv/Prompt.h"
+#include "runtime/metrics/Metrics.h"
+
+#include <cstdint>
+#include <limits>
+#include <span>
+
+namespace llmopt::runtime {
+
+/// A request while it is unfinished. A handle of one that has ended is recognised.
+struct RequestHandle {
+  uint32_t slot = UINT32_MAX, generation = 0;
+  bool operator==(const RequestHandle &) const = default;
+};
+
+/// Keeps what may be sampled next, for requests that must obey a grammar. Both functions
+/// are called by the engine's thread.
+class TokenFilter {
+public:
+  virtual ~TokenFilter() = default;
+  /// `tokens` (prompt and answer) are known now, and the next one is to be sampled. True:
+  /// the mask for it is ready. False: it will be, and Scheduler::filterReady says so;
+  /// until then the request is left out of steps, and all others go on.
+  virtual bool prepare(RequestHandle request, std::span<const kv::Token> tokens) = 0;
+  /// How many of the drafts, from the first on, are allowed.
+  virtual uint32_t allowedDrafts(RequestHandle request, std::span<const kv::Token> drafts) = 0;
+};
+
+/// Priority classes: 0 is the highest.
+inline constexpr uint32_t kPriorities = 8;
+inline constexpr uint32_t kMaxStopTokens = 8;
+inline constexpr int64_t kNoDeadline = std::numeric_limits<int64_t>::max();
+
+struct RequestParams {
+  std::span<const kv::Token> prompt; ///< copied; tokens below 2^31
+  uint32_t maxNewTokens = 1;         ///< at least 1
+  uint32_t priority = 0;
+  uint32_t adapter = 0; ///< 0: none. Name it in `key` too: it changes the pages' content
+  uint64_t samplingSeed = 0;
+  bool greedy = true;
+  bool promptLogprobs = false;           ///< runs the whole prompt, whatever is cached
+  int64_t deadlineNs = kNoDeadline;      ///< of the clock; what is not finished then is ended
+  std::span<const kv::Token> stopTokens; ///< at most kMaxStopTokens; given out as the last token
+  kv::CacheKey key;
+  TokenFilter *filter = nullptr; ///< outlives the request
+};
+
+/// Hears what becomes of requests, in the calls that find it out. Must not call the
+/// scheduler back.
+class RequestListener {
+public:
+  virtual ~RequestListener() = default;
+  virtual void onTokens(RequestHandle request, std::span<const kv::Token> tokens,
+                        int64_t nowNs) = 0;
+  /// The last word; the handle is void afterwards.
+  virtual void onFinish(RequestHandle request, FinishReason reason, int64_t nowNs) = 0;
+};
+
+/// Proposes drafts on the host. A request gets host drafts only when none of its rows is
+/// in flight.
+class DraftSource {
+public:
+  virtual ~DraftSource() = default;
+  /// Writes at most `drafts.size()` drafts and the parent of each (-1: the last token;
+  /// else a draft before it); returns how many.
+  virtual uint32_t propose(RequestHandle request, std::span<const kv::Token> tokens,
+                           std::span<kv::Token> drafts, std::span<int16_t> parents) = 0;
+};
+
+} // namespace llmopt::runtime

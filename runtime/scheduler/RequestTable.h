@@ -1,0 +1,65 @@
+// The scheduler's own record of a request, and the table of them.
+//
+// Lengths. `tokens` are known: prompt and accepted answer. The KV of the first `computed`
+// of them is valid. Rows in flight add between `inFlightLeast` and `inFlightMost` to that,
+// and between `samplesInFlight` and as many tokens as are verified to the answer: the host
+// knows bounds until the rows complete.
+#pragma once
+
+#include "runtime/kv/Admission.h"
+#include "runtime/scheduler/Request.h"
+
+#include <array>
+#include <optional>
+#include <vector>
+
+namespace llmopt::runtime {
+
+enum class RequestState : uint8_t {
+  Unused,
+  Waiting,    ///< in the queue, without pages, or with pages in host memory
+  Running,    ///< has a table slot and pages
+  Preempting, ///< to be preempted when its rows in flight have completed
+};
+
+struct Request {
+  static constexpr uint32_t kNone = UINT32_MAX;
+
+  RequestState state = RequestState::Unused;
+  bool swapped = false; ///< Waiting, with pages in host memory
+  bool blocked = false; ///< its filter's answer is awaited
+  uint8_t priority = 0;
+  uint32_t generation = 0;
+  uint32_t computed = 0;
+  uint32_t inFlightRows = 0, inFlightLeast = 0, inFlightMost = 0, samplesInFlight = 0;
+  uint32_t promptLength = 0; ///< as submitted
+  uint32_t prefillEnd = 0;   ///< tokens known when it was admitted: these are prefilled
+  uint32_t outputLimit = 0;
+  uint32_t preemptions = 0;
+  uint32_t adapter = 0;
+  uint64_t lastStep = 0; ///< of its newest row that samples, in flight
+  uint32_t lastRow = kNone;
+  uint32_t matched = 0;         ///< of tokens, when last looked up in the cache
+  uint32_t highestComputed = 0; ///< before preemptions: what is computed below it is recomputed
+  kv::SequenceId sequence;
+  uint64_t arrival = 0;                  ///< running number
+  uint64_t submitStep = 0;               ///< steps launched before it came
+  uint32_t older = kNone, newer = kNone; ///< of its priority class, all unfinished ones
+
+  std::vector<kv::Token> tokens; ///< reserved for prompt and answer: never moves
+  std::optional<kv::Prompt> prompt;
+  RequestParams params; ///< spans empty, their content is here
+  std::array<kv::Token, kMaxStopTokens> stopTokens = {};
+  uint32_t stopCount = 0;
+  int64_t arrivalNs = 0, firstStepNs = -1, firstTokenNs = -1, lastTokenNs = -1;
+
+  uint32_t known() const { return uint32_t(tokens.size()); }
+  uint32_t given() const { return known() - promptLength; }
+  uint32_t leastLength() const { return computed + inFlightLeast; }
+  uint32_t mostLength() const { return computed + inFlightMost; }
+  bool prefilling() const { return leastLength() < prefillEnd; }
+  /// Whether a further row could yield a token that is still wanted.
+  bool wantsRow() const { return given() + samplesInFlight < outputLimit; }
+};
+
+} // namespace llmopt::runtime

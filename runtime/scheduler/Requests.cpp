@@ -1,0 +1,229 @@
+// Requests come, wait and end.
+#include "runtime/scheduler/Scheduler.h"
+
+#include <algorithm>
+
+using namespace llmopt::runtime;
+
+Status Scheduler::refuse(RejectReason reason, Status status) {
+  ++counts.rejected[size_t(reason)];
+  return status;
+}
+
+Status Scheduler::validate(const RequestParams &params, int64_t nowNs) {
+  if (params.prompt.empty())
+    return refuse(RejectReason::EmptyPrompt,
+                  invalidArgument("the prompt is empty; at least one token is needed"));
+  uint64_t length = params.prompt.size() + uint64_t(params.maxNewTokens);
+  if (length > config.maxLength)
+    return refuse(RejectReason::TooLong,
+                  invalidArgument("a prompt of {} tokens and an answer of {}; both together may "
+                                  "have {}; shorten one of them",
+                                  params.prompt.size(), params.maxNewTokens, config.maxLength));
+  if (!params.maxNewTokens || params.priority >= kPriorities ||
+      params.stopTokens.size() > kMaxStopTokens)
+    return refuse(
+        RejectReason::Invalid,
+        invalidArgument("an answer of {} tokens, priority {}, {} stop tokens; at least 1 "
+                        "token, priorities 0 to {} and at most {} stop tokens are allowed",
+                        params.maxNewTokens, params.priority, params.stopTokens.size(),
+                        kPriorities - 1, kMaxStopTokens));
+  kv::Token all = 0;
+  for (kv::Token token : params.prompt)
+    all |= token;
+  if (all >> 31)
+    return refuse(
+        RejectReason::Invalid,
+        invalidArgument("the prompt has a token of 2^31 or more; smaller ones are allowed"));
+  // The last token of an answer is given out and never computed upon.
+  kv::Reply reply = blocks.fits(length - 1, config.chunkTokens);
+  if (reply != kv::Reply::Ok)
+    return refuse(RejectReason::LargerThanPool,
+                  makeStatus(StatusCode::ResourceExhausted,
+                             "a prompt of {} tokens and an answer of {} would not fit into the "
+                             "empty pool of {} pages; shorten them, or serve with more pages",
+                             params.prompt.size(), params.maxNewTokens, counts.pagesTotal));
+  if (params.deadlineNs <= nowNs)
+    return refuse(
+        RejectReason::NoTime,
+        invalidArgument("the deadline was {} ns ago; give a later one", nowNs - params.deadlineNs));
+  if (waiting() >= config.maxWaiting)
+    return refuse(RejectReason::QueueFull,
+                  makeStatus(StatusCode::ResourceExhausted,
+                             "{} requests wait, which is the limit; try again later", waiting()));
+  return {};
+}
+
+StatusOr<RequestHandle> Scheduler::submit(const RequestParams &params, int64_t nowNs) {
+  LLMOPT_RETURN_IF_ERROR(validate(params, nowNs));
+  uint32_t slot = freeSlots.back();
+  freeSlots.pop_back();
+  Request &request = requests[slot];
+  request.params = params;
+  request.params.prompt = request.params.stopTokens = {};
+  request.tokens.reserve(params.prompt.size() + params.maxNewTokens);
+  request.tokens.assign(params.prompt.begin(), params.prompt.end());
+  std::copy(params.stopTokens.begin(), params.stopTokens.end(), request.stopTokens.begin());
+  request.stopCount = uint32_t(params.stopTokens.size());
+  request.priority = uint8_t(params.priority);
+  request.promptLength = uint32_t(params.prompt.size());
+  request.outputLimit = params.maxNewTokens;
+  request.adapter = params.adapter;
+  request.arrival = arrivals++;
+  request.submitStep = launched;
+  request.arrivalNs = nowNs;
+  link(slot);
+  forgetPages(request);
+  if (params.filter)
+    request.blocked = !params.filter->prepare(handleOf(slot), request.tokens);
+  enqueue(slot);
+  if (params.deadlineNs != kNoDeadline)
+    deadlines.push(slot, uint64_t(params.deadlineNs), request.arrival);
+  counts.waiting = waiting();
+  return handleOf(slot);
+}
+
+Request *Scheduler::find(RequestHandle handle) {
+  if (handle.slot >= requests.size())
+    return nullptr;
+  Request &request = requests[handle.slot];
+  bool same = request.state != RequestState::Unused && request.generation == handle.generation;
+  return same ? &request : nullptr;
+}
+
+bool Scheduler::abort(RequestHandle handle, int64_t nowNs) {
+  if (!find(handle))
+    return false;
+  endRequest(handle.slot, FinishReason::Abort, nowNs);
+  updateGauges();
+  return true;
+}
+
+bool Scheduler::filterReady(RequestHandle handle) {
+  Request *request = find(handle);
+  if (!request)
+    return false;
+  if (request->blocked && request->state == RequestState::Waiting) {
+    --blockedWaiters;
+    offer(handle.slot);
+  }
+  request->blocked = false;
+  return true;
+}
+
+/// At the end of its class: requests come in the order of arrival and never move.
+void Scheduler::link(uint32_t slot) {
+  Request &request = requests[slot];
+  request.newer = Request::kNone;
+  request.older = newest[request.priority];
+  (request.older == Request::kNone ? oldest[request.priority] : requests[request.older].newer) =
+      slot;
+  newest[request.priority] = slot;
+}
+
+void Scheduler::unlink(uint32_t slot) {
+  Request &request = requests[slot];
+  (request.older == Request::kNone ? oldest[request.priority] : requests[request.older].newer) =
+      request.newer;
+  (request.newer == Request::kNone ? newest[request.priority] : requests[request.newer].older) =
+      request.older;
+}
+
+uint64_t Scheduler::keyOf(const Request &request) const {
+  return policy->key(
+      {request.priority, request.known(), request.matched, request.outputLimit - request.given()});
+}
+
+void Scheduler::enqueue(uint32_t slot) {
+  Request &request = requests[slot];
+  request.state = RequestState::Waiting;
+  if (request.swapped)
+    request.matched = request.computed; // nothing of it is to be computed again
+  else if (policy->usesMatches())
+    request.matched = blocks.match(*request.prompt).tokens;
+  if (request.blocked) // it neither takes a place among those that are tried nor keeps others out
+    ++blockedWaiters;
+  else
+    offer(slot);
+}
+
+void Scheduler::offer(uint32_t slot) {
+  queue.push(slot, keyOf(requests[slot]), requests[slot].arrival);
+  ages.push(slot, requests[slot].arrival, 0);
+}
+
+void Scheduler::dequeue(uint32_t slot) {
+  if (requests[slot].blocked) {
+    --blockedWaiters;
+    return;
+  }
+  if (queue.contains(slot)) // a waiter that is being tried is out of it already
+    queue.remove(slot);
+  ages.remove(slot);
+}
+
+void Scheduler::forgetPages(Request &request) {
+  request.highestComputed = std::max(request.highestComputed, request.computed);
+  request.computed = request.matched = 0;
+  request.lastRow = Request::kNone;
+  request.prompt.emplace(std::span<const kv::Token>(request.tokens), request.params.key,
+                         blocks.blockSize());
+  request.prompt->bypassHits = request.params.promptLogprobs;
+}
+
+void Scheduler::leaveRunning(uint32_t slot) {
+  runningSlots.erase(std::find(runningSlots.begin(), runningSlots.end(), slot));
+}
+
+void Scheduler::endRequest(uint32_t slot, FinishReason reason, int64_t nowNs) {
+  Request &request = requests[slot];
+  if (request.state == RequestState::Waiting) {
+    dequeue(slot);
+    swappedCount -= request.swapped;
+  } else {
+    leaveRunning(slot);
+    if (request.state == RequestState::Preempting)
+      preempting.erase(std::find(preempting.begin(), preempting.end(), slot));
+  }
+  // Pages that a row in flight may still touch stay pending in the block manager.
+  if (blocks.alive(request.sequence))
+    blocks.finish(request.sequence);
+  if (deadlines.contains(slot))
+    deadlines.remove(slot);
+  unlink(slot);
+  recordFinish(request, reason, nowNs);
+  listener.onFinish(handleOf(slot), reason, nowNs);
+  uint32_t generation = request.generation + 1;
+  request = Request();
+  request.generation = generation;
+  freeSlots.push_back(slot);
+}
+
+void Scheduler::endOverdue(int64_t nowNs) {
+  while (!deadlines.empty() && deadlines.topKey() <= uint64_t(std::max<int64_t>(nowNs, 0)))
+    endRequest(deadlines.top(), FinishReason::Deadline, nowNs);
+}
+
+// ---- Ageing
+
+uint32_t Scheduler::wardSlot() const {
+  uint32_t first = Request::kNone, eldest = Request::kNone;
+  for (uint32_t slot : oldest) {
+    if (slot == Request::kNone)
+      continue;
+    if (first == Request::kNone)
+      first = slot; // the oldest of the highest class
+    if (eldest == Request::kNone || requests[slot].arrival < requests[eldest].arrival)
+      eldest = slot;
+  }
+  return eldest != Request::kNone && aged(requests[eldest]) ? eldest : first;
+}
+
+RequestHandle Scheduler::ward() const {
+  uint32_t slot = wardSlot();
+  return slot == Request::kNone ? RequestHandle() : handleOf(slot);
+}
+
+uint32_t Scheduler::agedWaiter() const {
+  return !ages.empty() && aged(requests[ages.top()]) ? ages.top() : Request::kNone;
+}

@@ -1,0 +1,201 @@
+// Options, and what looks at the whole: creation, loss of the device, the check.
+#include "runtime/scheduler/Scheduler.h"
+#include "runtime/kv/Pool.h"
+
+#include <algorithm>
+
+using namespace llmopt::runtime;
+
+namespace {
+
+constexpr uint32_t kMaxStepsInFlight = 16, kMaxRunning = 1 << 16, kMaxDraft = 1024;
+
+Status checkDrafts(const SchedulerOptions &options) {
+  for (size_t i = 0; i < options.deviceDrafts.size(); ++i)
+    if (options.deviceDrafts[i] < -1 || options.deviceDrafts[i] >= int(i))
+      return invalidArgument("draft {} has parent {}; -1 or a draft before it is allowed", i,
+                             options.deviceDrafts[i]);
+  if (options.maxDraft() > kMaxDraft)
+    return invalidArgument("{} drafts a row; at most {} are allowed", options.maxDraft(),
+                           kMaxDraft);
+  return {};
+}
+
+Status checkOptions(const SchedulerOptions &options, const kv::ManagerOptions &manager) {
+  LLMOPT_RETURN_IF_ERROR(checkDrafts(options));
+  if (options.maxRunning < 1 || options.maxRunning > kMaxRunning)
+    return invalidArgument("{} running requests; 1 to {} are allowed", options.maxRunning,
+                           kMaxRunning);
+  uint64_t decodes = uint64_t(options.maxRunning) * (1 + options.maxDraft());
+  if (options.tokenBudget <= decodes)
+    return invalidArgument("a budget of {} tokens a step; {} running requests with {} drafts each "
+                           "need more than {}; raise the budget or lower the number of requests",
+                           options.tokenBudget, options.maxRunning, options.maxDraft(), decodes);
+  if (options.stepsInFlight < 1 || options.stepsInFlight > kMaxStepsInFlight)
+    return invalidArgument("{} steps in flight; 1 to {} are allowed", options.stepsInFlight,
+                           kMaxStepsInFlight);
+  if (options.lookahead < 1 || options.ageSteps < 1 || options.maxWaiting < 1)
+    return invalidArgument("lookahead {}, age {}, queue {}; each is at least 1", options.lookahead,
+                           options.ageSteps, options.maxWaiting);
+  if (manager.maxStepsInFlight < options.stepsInFlight ||
+      manager.maxSequences < options.maxRunning || manager.maxDraft < options.maxDraft() ||
+      manager.maxTokens < options.maxLength)
+    return invalidArgument(
+        "the block manager serves {} steps in flight, {} sequences, {} drafts and {} tokens a "
+        "sequence; the scheduler wants {}, {}, {} and {}; create it with at least these",
+        manager.maxStepsInFlight, manager.maxSequences, manager.maxDraft, manager.maxTokens,
+        options.stepsInFlight, options.maxRunning, options.maxDraft(), options.maxLength);
+  return {};
+}
+
+StepCapacities capacitiesOf(const SchedulerOptions &options, const kv::ManagerOptions &manager) {
+  StepCapacities capacities;
+  capacities.rows = options.maxRunning;
+  capacities.tokens = options.tokenBudget;
+  capacities.maxDraft = options.maxDraft();
+  capacities.tableSlots = manager.maxSequences;
+  capacities.groups = uint32_t(manager.groups.size());
+  // Hits enter a table too: whole prompts.
+  uint64_t pages = 0;
+  for (const kv::GroupSpec &group : manager.groups)
+    pages += 2 * group.pagesFor(options.maxLength) + 2ull * options.maxRunning;
+  capacities.pages = uint32_t(std::min<uint64_t>(pages, UINT32_MAX));
+  capacities.buffers = options.stepsInFlight + 1;
+  return capacities;
+}
+
+} // namespace
+
+StatusOr<std::unique_ptr<Scheduler>> Scheduler::create(const SchedulerOptions &options,
+                                                       kv::BlockManager &manager,
+                                                       RequestListener &listener) {
+  LLMOPT_RETURN_IF_ERROR(checkOptions(options, manager.options()));
+  return std::unique_ptr<Scheduler>(new Scheduler(options, manager, listener));
+}
+
+Scheduler::Scheduler(const SchedulerOptions &options, kv::BlockManager &manager,
+                     RequestListener &listener)
+    : config(options), blocks(manager), listener(listener), policy(makePolicy(options.policy)),
+      requests(size_t(options.maxWaiting) + options.maxRunning), queue(uint32_t(requests.size())),
+      ages(uint32_t(requests.size())), deadlines(uint32_t(requests.size())),
+      writer(capacitiesOf(options, manager.options())), flights(options.stepsInFlight) {
+  if (!config.chunkTokens || config.chunkTokens > config.tokenBudget)
+    config.chunkTokens = config.tokenBudget;
+  freeSlots.reserve(requests.size());
+  for (uint32_t slot = uint32_t(requests.size()); slot-- > 0;)
+    freeSlots.push_back(slot);
+  runningSlots.reserve(config.maxRunning);
+  oldest.fill(Request::kNone);
+  newest.fill(Request::kNone);
+  plan.reserve(config.maxRunning);
+  tried.reserve(config.lookahead);
+  preempting.reserve(config.maxRunning);
+  draftTokens.reserve(config.tokenBudget);
+  draftParents.reserve(config.tokenBudget);
+  for (Flight &flight : flights)
+    flight.rows.reserve(config.maxRunning);
+  uint32_t first = 0;
+  while (first + 1 < manager.options().groups.size() && !manager.options().groups[first].keepsAll())
+    ++first;
+  gaugeGroup = manager.options().groups[first].keepsAll() ? first : 0;
+  updateGauges();
+}
+
+Scheduler::~Scheduler() = default;
+
+void Scheduler::updateGauges() {
+  counts.running = running();
+  counts.waiting = waiting();
+  counts.swapped = swappedCount;
+  const kv::Pool &pool = blocks.pool();
+  uint64_t idle = pool.available(gaugeGroup);
+  uint64_t used = pool.count(gaugeGroup, kv::PageState::Used) +
+                  pool.count(gaugeGroup, kv::PageState::Pending) +
+                  pool.count(gaugeGroup, kv::PageState::Swapping) +
+                  pool.count(gaugeGroup, kv::PageState::Pinned);
+  counts.pagesTotal = idle + used;
+  counts.pagesUsed = used;
+}
+
+void Scheduler::deviceLost(bool requeue, int64_t nowNs) {
+  blocks.dropAll();
+  flightHead = flightCount = 0;
+  preempting.clear();
+  for (uint32_t slot = 0; slot < requests.size(); ++slot) {
+    Request &request = requests[slot];
+    bool held = request.state == RequestState::Running ||
+                request.state == RequestState::Preempting || request.swapped;
+    if (!held)
+      continue;
+    bool wasWaiting = request.state == RequestState::Waiting;
+    swappedCount -= request.swapped;
+    request.swapped = false;
+    request.inFlightRows = request.inFlightLeast = request.inFlightMost = 0;
+    request.samplesInFlight = 0;
+    request.sequence = {};
+    if (!requeue) {
+      endRequest(slot, FinishReason::DeviceFailure, nowNs);
+      continue;
+    }
+    forgetPages(request);
+    if (wasWaiting)
+      continue;
+    leaveRunning(slot);
+    enqueue(slot);
+  }
+  updateGauges();
+}
+
+std::vector<uint64_t> Scheduler::snapshot() const {
+  std::vector<kv::TableDelta> deltas;
+  std::vector<kv::PageId> pages;
+  kv::StepTables tables;
+  blocks.snapshot(deltas, pages, tables.version);
+  tables.deltas = deltas;
+  tables.pages = pages;
+  StepWriter whole(capacitiesOf(config, blocks.options()));
+  whole.begin(launched, step::Kind::Snapshot);
+  whole.setTables(tables);
+  std::span<const uint8_t> bytes = whole.finish();
+  std::vector<uint64_t> copy(bytes.size() / 8);
+  std::copy(bytes.begin(), bytes.end(), reinterpret_cast<uint8_t *>(copy.data()));
+  return copy;
+}
+
+Status Scheduler::check() const {
+  auto wrong = [](uint32_t slot, const char *rule) {
+    return makeStatus(StatusCode::Internal, "request {}: {}", slot, rule);
+  };
+  uint32_t unused = 0, running = 0, waiting = 0, swapped = 0;
+  for (uint32_t slot = 0; slot < requests.size(); ++slot) {
+    const Request &r = requests[slot];
+    bool holds = r.state == RequestState::Running || r.state == RequestState::Preempting;
+    unused += r.state == RequestState::Unused;
+    running += holds;
+    waiting += r.state == RequestState::Waiting;
+    swapped += r.swapped;
+    if (r.state == RequestState::Unused)
+      continue;
+    if (queue.contains(slot) != (r.state == RequestState::Waiting && !r.blocked) ||
+        ages.contains(slot) != queue.contains(slot))
+      return wrong(slot, "the queue does not have it, or has it wrongly");
+    if ((holds || r.swapped) != blocks.alive(r.sequence))
+      return wrong(slot, "its sequence is not as its state says");
+    if (!holds && r.inFlightRows)
+      return wrong(slot, "it waits with rows in flight");
+    if (holds && (blocks.committedTokens(r.sequence) != r.computed ||
+                  blocks.boundTokens(r.sequence) != r.mostLength()))
+      return wrong(slot, "its lengths differ from the block manager's");
+    if (r.computed >= r.known() && !r.inFlightRows)
+      return wrong(slot, "it has no token left to run");
+  }
+  if (unused != freeSlots.size() || running != runningSlots.size() || waiting != this->waiting() ||
+      swapped != swappedCount)
+    return makeStatus(
+        StatusCode::Internal,
+        "{} free, {} running, {} waiting, {} swapped requests; the lists have {}, {}, "
+        "{} and {}",
+        unused, running, waiting, swapped, freeSlots.size(), runningSlots.size(), queue.size(),
+        swappedCount);
+  return blocks.check();
+}

@@ -1,0 +1,240 @@
+// The scheduler: which tokens of which requests run in the next step.
+//
+// A deterministic state machine over a clock that is passed in: the same calls with the
+// same times give the same steps, byte for byte. It runs nothing itself:
+//
+//   submit(request) ...            queue, or refuse
+//   schedule(now) -> StepInput     bytes for the executor; up to D steps are in flight
+//   complete(result, now)          in the order of the steps: tokens, ends, pages
+//
+// A step (docs/design/scheduler.md has the reasons, and the bound on waiting):
+// 1. each running request that decodes gets its token, with its drafts;
+// 2. running prefills go on, oldest first, with what is left of the token budget;
+// 3. where pages lack for these, the victim rule preempts until they fit;
+// 4. waiting requests are admitted in the policy's order with the rest of the budget, if
+//    their whole known length would fit beside what runs.
+//
+// Ageing. A request that is unfinished `ageSteps` steps after it came is aged. Aged ones
+// stand above all priorities, oldest first. The *ward* is the first unfinished request in
+// that order: it is never preempted, and while an aged one waits, nobody else is admitted.
+//
+// Victim. Of the running requests but the ward: those preempted less than twice first, of
+// these the lowest class, of these the one with the least computed tokens. Its pages are
+// copied to host memory if that is cheaper than computing them again, else dropped.
+//
+// Nothing is allocated in schedule and complete, except when a preempted request comes
+// back. Not thread-safe: one thread, the engine's, calls it.
+#pragma once
+
+#include "runtime/kv/BlockManager.h"
+#include "runtime/metrics/Metrics.h"
+#include "runtime/scheduler/IndexedHeap.h"
+#include "runtime/scheduler/Policy.h"
+#include "runtime/scheduler/Request.h"
+#include "runtime/scheduler/RequestTable.h"
+#include "runtime/scheduler/StepResult.h"
+#include "runtime/scheduler/StepWriter.h"
+
+#include <array>
+#include <memory>
+#include <vector>
+
+namespace llmopt::runtime {
+
+struct SchedulerOptions {
+  uint32_t tokenBudget = 2048; ///< query tokens a step
+  uint32_t maxRunning = 256;   ///< requests with pages
+  uint32_t maxWaiting = 4096;  ///< more are refused
+  uint32_t maxLength = 32768;  ///< prompt and answer
+  uint32_t stepsInFlight = 1;  ///< D
+  uint32_t chunkTokens = 0;    ///< of one prefill in one step at most; 0: the budget
+  uint32_t maxAdapters = 0;    ///< distinct ones among the running; 0: no limit
+  uint32_t ageSteps = 1000;    ///< A
+  uint32_t lookahead = 8;      ///< waiters tried in a step when the first does not fit
+  uint32_t matchesPerStep = 8; ///< waiters looked up again in a step, for policies that ask
+  /// For each running request, slots that admissions leave alone. With 0, who was just
+  /// admitted is preempted at once: of ServeGen's 5,000 requests on 20,000 pages of 16, 24 % of
+  /// the computed tokens are then computed again, with 16 7 %, with 64 1.3 %, with 512 none
+  /// (and the mean time to the first token is 45 % longer).
+  uint32_t growthTokens = 64;
+  PolicyKind policy = PolicyKind::Fcfs;
+  /// Parents of the drafts that the device makes after each token (a chain: -1, 0, 1, ...);
+  /// empty: none.
+  std::vector<int16_t> deviceDrafts;
+  uint32_t hostDrafts = 0; ///< most drafts that `draftSource` may propose
+  DraftSource *draftSource = nullptr;
+
+  uint32_t maxDraft() const {
+    uint32_t device = uint32_t(deviceDrafts.size());
+    return draftSource && hostDrafts > device ? hostDrafts : device;
+  }
+};
+
+class Scheduler {
+public:
+  /// `manager` and `listener` outlive the scheduler. InvalidArgument where an option is out
+  /// of bounds, or the manager's (sequences, steps in flight, drafts, length) are smaller.
+  static StatusOr<std::unique_ptr<Scheduler>>
+  create(const SchedulerOptions &options, kv::BlockManager &manager, RequestListener &listener);
+  ~Scheduler();
+
+  /// Queues a request. InvalidArgument (empty prompt, too long, a value out of bounds) and
+  /// ResourceExhausted (larger than the pool can ever hold; queue full) refuse it, and
+  /// metrics().rejected says which; others are not affected.
+  StatusOr<RequestHandle> submit(const RequestParams &params, int64_t nowNs);
+  /// Ends a request, whatever its state. False when it has ended already.
+  bool abort(RequestHandle request, int64_t nowNs);
+  /// Its filter's answer is there. False when it has ended.
+  bool filterReady(RequestHandle request);
+
+  /// The next step's bytes, valid until D further steps are made; empty when D are in
+  /// flight or there is nothing to run.
+  std::span<const uint8_t> schedule(int64_t nowNs);
+  /// Takes the result of the oldest step in flight. Internal when it is of another step or
+  /// breaks the contract; the scheduler is then unchanged.
+  Status complete(const StepResult &result, int64_t nowNs);
+
+  /// The device's memory is gone, with it pages, cache and steps in flight. Unfinished
+  /// requests begin anew from their tokens, or end with DeviceFailure.
+  void deviceLost(bool requeue, int64_t nowNs);
+
+  /// All block tables, for a receiver that missed a version. Allocates.
+  std::vector<uint64_t> snapshot() const;
+
+  uint32_t stepsInFlight() const { return uint32_t(flightCount); }
+  uint32_t running() const { return uint32_t(runningSlots.size()); }
+  uint32_t waiting() const { return queue.size() + blockedWaiters; }
+  bool idle() const { return !running() && !waiting() && !flightCount; }
+  bool alive(RequestHandle handle) const {
+    return handle.slot < requests.size() && requests[handle.slot].generation == handle.generation &&
+           requests[handle.slot].state != RequestState::Unused;
+  }
+  /// The request that is never preempted; slot UINT32_MAX when there is none.
+  RequestHandle ward() const;
+  const Request &request(uint32_t slot) const { return requests[slot]; }
+  std::span<const uint32_t> runningRequests() const { return runningSlots; }
+  const ServingMetrics &metrics() const { return counts; }
+  ServingMetrics &metrics() { return counts; }
+  const SchedulerOptions &options() const { return config; }
+  const kv::BlockManager &manager() const { return blocks; }
+
+  /// States, queues and the block manager's sequences agree. O(requests and pages).
+  Status check() const;
+
+private:
+  struct PlannedRow {
+    uint32_t slot = 0;
+    uint32_t tokens = 0; ///< query tokens: a chunk, or 1 and drafts
+    uint32_t drafts = 0;
+    uint32_t firstDraft = Request::kNone; ///< in draftTokens: proposed on the host
+    bool samples = false;
+  };
+  struct FlightRow {
+    uint32_t slot = 0, generation = 0;
+    uint32_t tokens = 0, least = 0; ///< KV that it adds, at most and at least
+    uint32_t drafts = 0;
+    bool prefill = false, samples = false;
+  };
+  struct Flight {
+    uint64_t step = 0;
+    std::vector<FlightRow> rows;
+  };
+
+  Scheduler(const SchedulerOptions &options, kv::BlockManager &manager, RequestListener &listener);
+
+  void updateGauges();
+
+  // Requests.cpp
+  Status refuse(RejectReason reason, Status status);
+  Status validate(const RequestParams &params, int64_t nowNs);
+  Request *find(RequestHandle handle);
+  RequestHandle handleOf(uint32_t slot) const { return {slot, requests[slot].generation}; }
+  void link(uint32_t slot);
+  void unlink(uint32_t slot);
+  uint64_t keyOf(const Request &request) const;
+  void enqueue(uint32_t slot);
+  void offer(uint32_t slot);
+  void dequeue(uint32_t slot);
+  void forgetPages(Request &request);
+  void leaveRunning(uint32_t slot);
+  void endRequest(uint32_t slot, FinishReason reason, int64_t nowNs);
+  void endOverdue(int64_t nowNs);
+  bool aged(const Request &request) const {
+    return launched - request.submitStep >= config.ageSteps;
+  }
+  uint32_t wardSlot() const;
+  uint32_t agedWaiter() const; ///< the oldest waiter, if it is aged
+
+  // PlanRows.cpp
+  void planRunning();
+  void planRow(uint32_t slot);
+  uint32_t draftsFor(uint32_t slot, uint32_t budget, uint32_t &firstDraft);
+  void reserveRows();
+
+  // Preempt.cpp
+  void makeRoom();
+  kv::Demand plannedDemand() const;
+  bool onItsWay(const kv::Demand &demand) const;
+  uint32_t victim() const;
+  void preempt(uint32_t slot);
+  bool swapIsCheaper(const Request &request) const;
+  void finishPreemption(uint32_t slot);
+
+  // Admit.cpp
+  void admitWaiting(int64_t nowNs);
+  void refreshMatches();
+  kv::Demand wholeDemand(kv::Demand asked, uint32_t length) const;
+  uint32_t growthPages(uint32_t group) const;
+  kv::Demand outstanding() const;
+  kv::Demand restOf(const Request &request) const;
+  bool adapterFits(uint32_t adapter) const;
+  bool tryAdmit(uint32_t slot, int64_t nowNs);
+  bool tryReturn(uint32_t slot);
+  void recordStart(Request &request, int64_t nowNs);
+  void startRunning(uint32_t slot);
+  void keepForOldest();
+
+  // WriteRows.cpp
+  std::span<const uint8_t> launch();
+  void writeRow(const PlannedRow &planned, Flight &flight);
+  void writeDrafts(const Request &request, const PlannedRow &planned);
+
+  // Complete.cpp
+  Status checkResult(const Flight &flight, const StepResult &result) const;
+  void completeRow(const FlightRow &row, const RowResult &result, const StepResult &step,
+                   int64_t nowNs);
+  FinishReason cutAnswer(const Request &request, std::span<const kv::Token> &tokens) const;
+  void giveTokens(uint32_t slot, std::span<const kv::Token> tokens, int64_t nowNs);
+  void recordFinish(const Request &request, FinishReason reason, int64_t nowNs);
+
+  SchedulerOptions config;
+  kv::BlockManager &blocks;
+  RequestListener &listener;
+  std::unique_ptr<Policy> policy;
+  ServingMetrics counts;
+
+  std::vector<Request> requests;
+  std::vector<uint32_t> freeSlots;
+  std::vector<uint32_t> runningSlots;               ///< in the order of admission
+  IndexedHeap queue;                                ///< waiting, in the policy's order
+  IndexedHeap ages;                                 ///< waiting, in the order of arrival
+  IndexedHeap deadlines;                            ///< of all that have one
+  std::array<uint32_t, kPriorities> oldest, newest; ///< unfinished, of each class
+  uint64_t arrivals = 0, launched = 0;
+  uint32_t refreshAt = 0, swappedCount = 0, blockedWaiters = 0;
+  uint32_t gaugeGroup = 0; ///< whose pages the gauges show: the first that keeps all
+
+  StepWriter writer;
+  std::vector<PlannedRow> plan;
+  uint32_t budgetLeft = 0;
+  kv::Demand promised;         ///< what running requests will want, while waiters are admitted
+  std::vector<uint32_t> tried; ///< waiters that did not fit in this step
+  std::vector<uint32_t> preempting;
+  std::vector<kv::Token> draftTokens;
+  std::vector<int16_t> draftParents;
+
+  std::vector<Flight> flights; ///< ring of D
+  size_t flightHead = 0, flightCount = 0;
+};
+
+} // namespace llmopt::runtime

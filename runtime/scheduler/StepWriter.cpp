@@ -1,0 +1,154 @@
+#include "runtime/scheduler/StepWriter.h"
+
+#include <algorithm>
+#include <cstring>
+
+using namespace llmopt::runtime;
+
+StepWriter::StepWriter(const StepCapacities &capacities) : capacities(capacities) {
+  uint64_t draftTokens = uint64_t(capacities.rows) * capacities.maxDraft;
+  rows.reserve(capacities.rows);
+  tokens.reserve(capacities.tokens);
+  references.reserve(capacities.tokens);
+  logits.reserve(capacities.rows + draftTokens);
+  drafts.reserve(draftTokens);
+  deltas.reserve(size_t(capacities.rows) * capacities.groups);
+  pages.reserve(capacities.pages);
+  copies.reserve(size_t(capacities.rows) * capacities.groups);
+  waits.reserve(capacities.rows);
+  frees.reserve(capacities.pages);
+  size_t most =
+      (sizeof(step::Header) + 64 + rows.capacity() * sizeof(step::Row) +
+       tokens.capacity() * (sizeof(step::Token) + sizeof(step::Reference)) + logits.capacity() * 4 +
+       drafts.capacity() * sizeof(step::Draft) + deltas.capacity() * sizeof(step::Delta) +
+       pages.capacity() * 4 + copies.capacity() * sizeof(step::Copy) +
+       frees.capacity() * sizeof(step::Free) + waits.capacity() * 8) /
+      8;
+  ring.resize(capacities.buffers);
+  for (std::vector<uint64_t> &bytes : ring)
+    bytes.reserve(most);
+}
+
+void StepWriter::begin(uint64_t stepId, step::Kind kind) {
+  head = {};
+  head.kind = kind;
+  head.stepId = stepId;
+  rows.clear();
+  tokens.clear();
+  references.clear();
+  logits.clear();
+  drafts.clear();
+  deltas.clear();
+  pages.clear();
+  copies.clear();
+  frees.clear();
+  waits.clear();
+}
+
+void StepWriter::addTokens(std::span<const kv::Token> ids) {
+  size_t old = tokens.size();
+  tokens.resize(old + ids.size());
+  uint32_t depth = rows.back().tokenCount;
+  for (size_t i = 0; i < ids.size(); ++i)
+    tokens[old + i] = {int32_t(ids[i]), depth + uint32_t(i)};
+  rows.back().tokenCount += uint32_t(ids.size());
+}
+
+void StepWriter::setTables(const kv::StepTables &tables) {
+  head.tableBase = tables.baseVersion;
+  head.tableVersion = tables.version;
+  for (const kv::TableDelta &delta : tables.deltas) {
+    deltas.push_back(
+        {delta.group, delta.tableSlot, delta.index, delta.count, uint32_t(pages.size())});
+    pages.insert(pages.end(), tables.pages.begin() + delta.first,
+                 tables.pages.begin() + delta.first + delta.count);
+  }
+  for (const kv::PageCopy &copy : tables.copies)
+    copies.push_back({copy.group, copy.from, copy.to});
+  for (const kv::FreedPage &page : tables.freed)
+    frees.push_back({page.group, page.page});
+  waits.assign(tables.waits.begin(), tables.waits.end());
+}
+
+std::span<const uint8_t> StepWriter::finish() {
+  head.groupCount = uint8_t(capacities.groups);
+  head.maxDraft = capacities.maxDraft;
+  head.tableSlots = capacities.tableSlots;
+  uint64_t total = sizeof(step::Header);
+  auto count = [&](auto &array, uint32_t &field) {
+    field = uint32_t(array.size());
+    total += (array.size() * sizeof(array[0]) + 7) & ~size_t(7);
+  };
+  count(rows, head.rowCount);
+  count(tokens, head.tokenCount);
+  count(references, head.referenceCount);
+  count(logits, head.logitCount);
+  count(drafts, head.draftCount);
+  count(deltas, head.deltaCount);
+  count(pages, head.pageCount);
+  count(copies, head.copyCount);
+  count(frees, head.freeCount);
+  count(waits, head.waitCount);
+  head.totalBytes = total;
+  std::vector<uint64_t> &bytes = ring[nextBuffer];
+  nextBuffer = (nextBuffer + 1) % ring.size();
+  bytes.resize(total / 8);
+  uint8_t *out = reinterpret_cast<uint8_t *>(bytes.data());
+  std::memcpy(out, &head, sizeof(head));
+  uint8_t *at = out + sizeof(head);
+  auto put = [&](const auto &array) {
+    size_t size = array.size() * sizeof(array[0]);
+    if (size)
+      std::memcpy(at, array.data(), size);
+    size_t padded = (size + 7) & ~size_t(7);
+    std::memset(at + size, 0, padded - size);
+    at += padded;
+  };
+  put(rows);
+  put(tokens);
+  put(references);
+  put(logits);
+  put(drafts);
+  put(deltas);
+  put(pages);
+  put(copies);
+  put(frees);
+  put(waits);
+  std::span<const uint8_t> written(out, total);
+  uint64_t sum = stepChecksum(written);
+  std::memcpy(out + offsetof(step::Header, checksum), &sum, sizeof(sum));
+  return written;
+}
+
+Status TableMirror::apply(const StepInput &input) {
+  const step::Header &head = input.header();
+  bool snapshot = head.kind == step::Kind::Snapshot;
+  if (!snapshot && head.tableVersion <= snapshotVersion)
+    return {}; // its changes were in the snapshot
+  if (!snapshot && head.tableBase != at)
+    return makeStatus(StatusCode::Unavailable,
+                      "step {} changes block tables of version {}, here they have {}; ask for a "
+                      "snapshot",
+                      head.stepId, head.tableBase, at);
+  if (snapshot) {
+    snapshotVersion = head.tableVersion;
+    for (std::vector<int32_t> &table : tables)
+      table.clear();
+  }
+  for (const step::Delta &delta : input.deltas()) {
+    if (delta.tableSlot >= slots || size_t(delta.group) * slots >= tables.size())
+      return dataLoss("step {}: table slot {} of group {}; there are {} slots", head.stepId,
+                      delta.tableSlot, delta.group, slots);
+    std::vector<int32_t> &table = tables[size_t(delta.group) * slots + delta.tableSlot];
+    uint64_t end = uint64_t(delta.index) + delta.count;
+    if (end > kMaxEntries)
+      return dataLoss("step {}: a block table of {} entries; at most {} are allowed", head.stepId,
+                      end, kMaxEntries);
+    if (table.size() < end)
+      table.resize(end, kv::kNoPage); // a window's first pages may never have been there
+    std::span<const int32_t> entries = input.pages().subspan(delta.first, delta.count);
+    std::copy(entries.begin(), entries.end(), table.begin() + delta.index);
+  }
+  at = head.tableVersion;
+  return {};
+}

@@ -1,0 +1,89 @@
+// From planned rows to the bytes of a step.
+#include "runtime/scheduler/Scheduler.h"
+
+using namespace llmopt::runtime;
+
+void Scheduler::writeDrafts(const Request &request, const PlannedRow &planned) {
+  bool fromHost = planned.firstDraft != Request::kNone;
+  for (uint32_t i = 0; i < planned.drafts; ++i) {
+    int16_t parent = fromHost ? draftParents[planned.firstDraft + i] : config.deviceDrafts[i];
+    uint16_t depth = parent < 0 ? 1 : uint16_t(writer.draftDepth(uint32_t(parent)) + 1);
+    writer.addDraft({parent, depth});
+    if (fromHost)
+      writer.addLiteral(draftTokens[planned.firstDraft + i], depth);
+    else
+      writer.addReference({request.lastStep, request.lastRow, 1 + i}, depth);
+  }
+}
+
+void Scheduler::writeRow(const PlannedRow &planned, Flight &flight) {
+  Request &request = requests[planned.slot];
+  bool prefill = request.prefilling();
+  bool predecessor = request.samplesInFlight > 0;
+  step::Row &row = writer.addRow();
+  uint32_t index = writer.rowCount() - 1;
+  row.samplingSeed = request.params.samplingSeed;
+  row.tableSlot = request.sequence.slot;
+  row.request = planned.slot;
+  row.generation = request.generation;
+  row.baseLength = request.leastLength();
+  row.lengthBound = request.mostLength() + planned.tokens;
+  row.outputPosition = request.given() + request.samplesInFlight;
+  row.outputLimit = request.outputLimit;
+  row.adapter = request.adapter;
+  row.phase = prefill          ? step::Phase::Prefill
+              : planned.drafts ? step::Phase::Verify
+                               : step::Phase::Decode;
+  row.flags =
+      uint8_t((planned.samples ? step::kSamples : 0) | (request.params.greedy ? step::kGreedy : 0) |
+              (request.params.promptLogprobs && prefill ? step::kPromptLogprobs : 0) |
+              (request.params.filter ? step::kFiltered : 0));
+  if (predecessor) {
+    row.predecessorStep = request.lastStep;
+    row.predecessorRow = request.lastRow;
+  }
+  bool allLogits = row.flags & step::kPromptLogprobs;
+  if (prefill) {
+    writer.addTokens(std::span(request.tokens).subspan(request.leastLength(), planned.tokens));
+  } else {
+    if (predecessor)
+      writer.addReference({request.lastStep, request.lastRow, 0}, 0);
+    else
+      writer.addLiteral(request.tokens.back(), 0);
+    writeDrafts(request, planned);
+  }
+  if (planned.samples)
+    writer.wantLogits(prefill && !allLogits ? 1 : planned.tokens);
+  else if (allLogits)
+    writer.wantLogits(planned.tokens);
+
+  uint32_t least = prefill ? planned.tokens : 1;
+  flight.rows.push_back({planned.slot, request.generation, planned.tokens, least, planned.drafts,
+                         prefill, planned.samples});
+  ++request.inFlightRows;
+  request.inFlightLeast += least;
+  request.inFlightMost += planned.tokens;
+  if (planned.samples) {
+    ++request.samplesInFlight;
+    request.lastStep = flight.step;
+    request.lastRow = index;
+  }
+}
+
+std::span<const uint8_t> Scheduler::launch() {
+  const kv::StepTables &tables = blocks.closeStep();
+  Flight &flight = flights[(flightHead + flightCount) % flights.size()];
+  flight.step = tables.step;
+  flight.rows.clear();
+  writer.begin(flight.step);
+  writer.setTables(tables);
+  for (const PlannedRow &planned : plan)
+    writeRow(planned, flight);
+  ++flightCount;
+  ++launched;
+  ++counts.steps;
+  counts.stepTokens.record(writer.tokenCount());
+  counts.tokensComputed += writer.tokenCount();
+  updateGauges();
+  return writer.finish();
+}

@@ -1,0 +1,60 @@
+// RUN: llm-opt opt --tile-cpu-fetch-ahead %s | FileCheck %s
+
+// The rows of the next trip, clamped to the loop's last, named before the product.
+// CHECK-LABEL: func.func @paged
+// CHECK:         scf.for %[[T:.*]] = %arg4 to %[[HIGH:.*]] step %[[ONE:.*]] iter_args
+// CHECK:           %[[ROWS:.*]] = tile.paged_rows
+// CHECK:           tile.load %arg1[%[[ROWS]]]
+// CHECK:           %[[NEXT:.*]] = arith.addi %[[T]], %[[ONE]]
+// CHECK:           %[[MORE:.*]] = arith.cmpi slt, %[[NEXT]], %[[HIGH]]
+// CHECK:           %[[TRIP:.*]] = arith.select %[[MORE]], %[[NEXT]], %[[T]]
+// CHECK:           %[[KEY:.*]] = arith.muli %[[TRIP]], %c64
+// CHECK:           %[[AHEAD:.*]] = tile.paged_rows %arg2[%c0] from %[[KEY]]
+// CHECK:           tile.prefetch %arg1[%[[AHEAD]]] columns 128
+// CHECK-NEXT:      tile.mma
+func.func @paged(%q: tensor<4x128xbf16>, %b: memref<?xbf16>, %table: memref<?xi32>, %stride: index,
+                 %low: index, %high: index, %zero: tensor<4x64xf32>) -> tensor<4x64xf32> {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c64 = arith.constant 64 : index
+  %r = scf.for %t = %low to %high step %c1 iter_args(%s = %zero) -> (tensor<4x64xf32>) {
+    %key = arith.muli %t, %c64 : index
+    %rows = tile.paged_rows %table[%c0] from %key count %c64 page 16 offset %c0
+            strides %stride, %stride : memref<?xi32>, tensor<64x1xi64>
+    %k = tile.load %b[%rows] : memref<?xbf16>, tensor<64x1xi64> -> tensor<64x128xbf16>
+    %n = tile.mma %q, %k, %s transpose_b : tensor<4x128xbf16>, tensor<64x128xbf16>, tensor<4x64xf32>
+    scf.yield %n : tensor<4x64xf32>
+  }
+  return %r : tensor<4x64xf32>
+}
+
+// Many rows, rows that do not follow from the counter, and a loop of one trip at most: nothing.
+// CHECK-LABEL: func.func @nothing
+// CHECK-NOT:     tile.prefetch
+func.func @nothing(%q: tensor<4x128xbf16>, %many: tensor<32x128xbf16>, %b: memref<?xbf16>,
+                   %same: tensor<64x1xi64>, %low: index, %high: index, %some: i1,
+                   %zero: tensor<4x64xf32>, %zeros: tensor<32x64xf32>)
+    -> (tensor<4x64xf32>, tensor<32x64xf32>, tensor<4x64xf32>) {
+  %c1 = arith.constant 1 : index
+  %c64 = arith.constant 64 : index
+  %r:2 = scf.for %t = %low to %high step %c1 iter_args(%s = %zero, %m = %zeros)
+      -> (tensor<4x64xf32>, tensor<32x64xf32>) {
+    %k = tile.load %b[%same] : memref<?xbf16>, tensor<64x1xi64> -> tensor<64x128xbf16>
+    %n = tile.mma %q, %k, %s transpose_b : tensor<4x128xbf16>, tensor<64x128xbf16>, tensor<4x64xf32>
+    %at = arith.muli %t, %c64 : index
+    %rows = tile.strided_rows %at, %c64, %c64 : tensor<64x1xi64>
+    %l = tile.load %b[%rows] : memref<?xbf16>, tensor<64x1xi64> -> tensor<64x128xbf16>
+    %o = tile.mma %many, %l, %m transpose_b : tensor<32x128xbf16>, tensor<64x128xbf16>, tensor<32x64xf32>
+    scf.yield %n, %o : tensor<4x64xf32>, tensor<32x64xf32>
+  }
+  %next = arith.addi %low, %c1 : index
+  %to = arith.select %some, %next, %low : index
+  %once = scf.for %t = %low to %to step %c1 iter_args(%s = %zero) -> (tensor<4x64xf32>) {
+    %at = arith.muli %t, %c64 : index
+    %rows = tile.strided_rows %at, %c64, %c64 : tensor<64x1xi64>
+    %l = tile.load %b[%rows] : memref<?xbf16>, tensor<64x1xi64> -> tensor<64x128xbf16>
+    %o = tile.mma %q, %l, %s transpose_b : tensor<4x128xbf16>, tensor<64x128xbf16>, tensor<4x64xf32>
+    scf.yield %o : tensor<4x64xf32>
+  }
+  return %r#0, %r#1, %once : tensor<4x64xf32>, tensor<32x64xf32>, tensor<4x64xf32>
+}

@@ -1,0 +1,197 @@
+// RUN: llm-opt opt --split-input-file --verify-diagnostics %s
+// Every verifier of the tile dialect, with its whole message.
+
+func.func @f(%b: memref<?xf32>, %r: tensor<8x1xi64>) {
+  // expected-error@+1 {{'tile.load' op tile has type 'tensor<?x8xf32>'; a tile is a 2-D tensor of static shape}}
+  %t = tile.load %b[%r] : memref<?xf32>, tensor<8x1xi64> -> tensor<?x8xf32>
+  return
+}
+
+// -----
+
+func.func @f(%b: memref<?xf32>, %r: tensor<8x1xi64>) {
+  // expected-error@+1 {{'tile.load' op rows has type 'tensor<8x1xi64>'; a tile of 16 rows needs tensor<16x1xi64>}}
+  %t = tile.load %b[%r] : memref<?xf32>, tensor<8x1xi64> -> tensor<16x8xf32>
+  return
+}
+
+// -----
+
+func.func @f(%b: memref<?xf32>, %r: tensor<8x1xi64>) {
+  // expected-error@+1 {{'tile.load' op cannot load elements of 'f32' as 'bf16'; types must agree, or memory hold a narrower float}}
+  %t = tile.load %b[%r] : memref<?xf32>, tensor<8x1xi64> -> tensor<8x8xbf16>
+  return
+}
+
+// -----
+
+func.func @f(%b: memref<?xf32>, %r: tensor<8x1xi64>, %t: tensor<8x8xbf16>) {
+  // expected-error@+1 {{'tile.store' op cannot store elements of 'bf16' as 'f32'; types must agree, or memory hold a narrower float}}
+  tile.store %t, %b[%r] : tensor<8x8xbf16>, memref<?xf32>, tensor<8x1xi64>
+  return
+}
+
+// -----
+
+func.func @f(%b: memref<?xf32>, %r: tensor<8x2xi64>) {
+  // expected-error@+1 {{'tile.prefetch' op rows has type 'tensor<8x2xi64>'; row addresses have one column}}
+  tile.prefetch %b[%r] columns 8 : memref<?xf32>, tensor<8x2xi64>
+  return
+}
+
+// -----
+
+func.func @f(%b: memref<?xf32>, %r: tensor<8x1xi64>) {
+  // expected-error@+1 {{'tile.prefetch' op columns is 0; it must be 1 or more}}
+  tile.prefetch %b[%r] columns 0 : memref<?xf32>, tensor<8x1xi64>
+  return
+}
+
+// -----
+
+func.func @f(%i: index) {
+  // expected-error@+1 {{'tile.strided_rows' op result has type 'tensor<8x2xi64>'; row addresses have one column}}
+  %r = tile.strided_rows %i, %i, %i : tensor<8x2xi64>
+  return
+}
+
+// -----
+
+func.func @f(%t: memref<?xi64>, %i: index) {
+  // expected-error@+1 {{'tile.paged_rows' op table has type 'memref<?xi64>'; a page table holds i32 page ids}}
+  %r = tile.paged_rows %t[%i] from %i count %i page 16 offset %i strides %i, %i : memref<?xi64>, tensor<8x1xi64>
+  return
+}
+
+// -----
+
+func.func @f(%t: memref<?xi32>, %i: index) {
+  // expected-error@+1 {{'tile.paged_rows' op page size is 0; it must be 1 or more}}
+  %r = tile.paged_rows %t[%i] from %i count %i page 0 offset %i strides %i, %i : memref<?xi32>, tensor<8x1xi64>
+  return
+}
+
+// -----
+
+func.func @f(%a: tensor<8x16xf32>, %b: tensor<8x4xf32>, %c: tensor<8x4xf32>) {
+  // expected-error@+1 {{'tile.mma' op a has 16 columns and b 8 along the reduction; they must agree}}
+  %m = tile.mma %a, %b, %c : tensor<8x16xf32>, tensor<8x4xf32>, tensor<8x4xf32>
+  return
+}
+
+// -----
+
+func.func @f(%a: tensor<8x16xf32>, %b: tensor<16x4xf32>, %c: tensor<8x8xf32>) {
+  // expected-error@+1 {{'tile.mma' op c is 8x8; the product is 8x4}}
+  %m = tile.mma %a, %b, %c : tensor<8x16xf32>, tensor<16x4xf32>, tensor<8x8xf32>
+  return
+}
+
+// -----
+
+func.func @f(%a: tensor<8x16xf16>, %b: tensor<16x4xf16>, %c: tensor<8x4xf16>) {
+  // expected-error@+1 {{'tile.mma' op accumulates in 'tensor<8x4xf16>'; f32 is wanted}}
+  %m = tile.mma %a, %b, %c : tensor<8x16xf16>, tensor<16x4xf16>, tensor<8x4xf16>
+  return
+}
+
+// -----
+
+func.func @f(%a: tensor<8x16xf16>, %b: tensor<16x4xbf16>, %c: tensor<8x4xf32>) {
+  // expected-error@+1 {{'tile.mma' op multiplies 'f16' by 'bf16'; both must be the same float type}}
+  %m = tile.mma %a, %b, %c : tensor<8x16xf16>, tensor<16x4xbf16>, tensor<8x4xf32>
+  return
+}
+
+// -----
+
+func.func @f(%s: tensor<8x16xf32>) {
+  // expected-error@+1 {{'tile.reduce' op combines nothing; use max or sum}}
+  %m = tile.reduce none %s : tensor<8x16xf32> -> tensor<8x1xf32>
+  return
+}
+
+// -----
+
+func.func @f(%s: tensor<8x16xf32>) {
+  // expected-error@+1 {{'tile.reduce_columns' op result has type 'tensor<8x1xf32>'; one 'f32' for each of 16 columns is wanted}}
+  %m = tile.reduce_columns max %s : tensor<8x16xf32> -> tensor<8x1xf32>
+  return
+}
+
+// -----
+
+func.func @f(%s: tensor<8x16xf32>) {
+  // expected-error@+1 {{'tile.map' op has 1 results and 2 combiners}}
+  %m = tile.map(%s : tensor<8x16xf32>) {
+  ^bb0(%x: f32, %r: i32, %c: i32):
+    tile.yield %x : f32
+  } combine [none, sum] -> tensor<8x16xf32>
+  return
+}
+
+// -----
+
+func.func @f(%s: tensor<8x16xf32>, %t: tensor<4x1xf32>) {
+  // expected-error@+1 {{'tile.map' op input 'tensor<4x1xf32>' does not broadcast to 8x16}}
+  %m = tile.map(%s, %t : tensor<8x16xf32>, tensor<4x1xf32>) {
+  ^bb0(%x: f32, %y: f32, %r: i32, %c: i32):
+    tile.yield %x : f32
+  } -> tensor<8x16xf32>
+  return
+}
+
+// -----
+
+func.func @f(%s: tensor<8x16xf32>) {
+  // expected-error@+1 {{'tile.map' op result 0 has type 'tensor<8x16xf32>'; 8x1 is wanted}}
+  %m = tile.map(%s : tensor<8x16xf32>) {
+  ^bb0(%x: f32, %r: i32, %c: i32):
+    tile.yield %x : f32
+  } combine [sum] -> tensor<8x16xf32>
+  return
+}
+
+// -----
+
+func.func @f(%s: tensor<8x16xf32>) {
+  // expected-error@+1 {{'tile.map' op region has 1 arguments; 1 elements, the row and the column are wanted}}
+  %m = tile.map(%s : tensor<8x16xf32>) {
+  ^bb0(%x: f32):
+    tile.yield %x : f32
+  } -> tensor<8x16xf32>
+  return
+}
+
+// -----
+
+func.func @f(%s: tensor<8x16xf32>) {
+  // expected-error@+1 {{'tile.map' op region argument 1 is 'index'; 'i32' is wanted}}
+  %m = tile.map(%s : tensor<8x16xf32>) {
+  ^bb0(%x: f32, %r: index, %c: i32):
+    tile.yield %x : f32
+  } -> tensor<8x16xf32>
+  return
+}
+
+// -----
+
+func.func @f(%s: tensor<8x16xf32>) {
+  // expected-error@+1 {{'tile.map' op yields 2 values for 1 results}}
+  %m = tile.map(%s : tensor<8x16xf32>) {
+  ^bb0(%x: f32, %r: i32, %c: i32):
+    tile.yield %x, %x : f32, f32
+  } -> tensor<8x16xf32>
+  return
+}
+
+// -----
+
+func.func @f(%s: tensor<8x16xf32>) {
+  // expected-error@+1 {{'tile.map' op yields 'i32' for result 0 of type 'tensor<8x16xf32>'}}
+  %m = tile.map(%s : tensor<8x16xf32>) {
+  ^bb0(%x: f32, %r: i32, %c: i32):
+    tile.yield %r : i32
+  } -> tensor<8x16xf32>
+  return
+}

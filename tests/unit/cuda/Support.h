@@ -1,0 +1,38 @@
+// A spec compiled for CUDA and run in the simulator.
+#pragma once
+
+#include "codegen/compile/Compile.h"
+#include "tests/unit/cuda/SimDevice.h"
+#include "tools/harness/Cases.h"
+
+#include "mlir/IR/MLIRContext.h"
+
+namespace llmopt::test {
+
+/// Why kernels cannot be compiled here; empty if they can.
+std::string cudaProblem();
+
+class Simulated {
+public:
+  /// Throws std::runtime_error with the message on failure.
+  explicit Simulated(const std::string &text, const std::string &arch = "sm_80", uint64_t seed = 0);
+
+  /// Runs the call and fills its outputs.
+  llvm::Error run(harness::Call &call);
+  /// Compares a call of this shape with the oracle: adds a test failure on a miss.
+  void verify(const harness::Shape &shape);
+  /// `verify` of the hard cases; returns how many there were.
+  size_t verifyHardCases();
+
+  mlir::OwningOpRef<mlir::ModuleOp> module;
+  harness::Spec spec;
+  bundle::Program program;
+  std::shared_ptr<SimDevice> device;
+
+private:
+  std::shared_ptr<runtime::DeviceProgram> loaded;
+};
+
+harness::Shape shapeOf(std::vector<int64_t> queries, std::vector<int64_t> keys, uint64_t seed = 1);
+
+} // namespace llmopt::test

@@ -1,0 +1,554 @@
+#include "Driver.h"
+
+#include <algorithm>
+
+namespace kvtest {
+
+uint32_t Random::below(uint32_t limit) {
+  if (limit <= 1)
+    return 0;
+  if (state == 0) { // bytes of a fuzzer
+    uint32_t value = 0;
+    for (uint32_t left = limit - 1; left > 0 && !bytes.empty(); left >>= 8) {
+      value = value << 8 | bytes[0];
+      bytes = bytes.subspan(1);
+    }
+    return value % limit;
+  }
+  state += 0x9e3779b97f4a7c15;
+  uint64_t x = (state ^ state >> 30) * 0xbf58476d1ce4e5b9;
+  x = (x ^ x >> 27) * 0x94d049bb133111eb;
+  return static_cast<uint32_t>((x >> 32) * limit >> 32);
+}
+
+ManagerOptions randomOptions(Random &random) {
+  GroupSpec full{.pageSize = 4, .dataBytes = 8};
+  GroupSpec window{.kind = GroupKind::Window, .pageSize = 4, .dataBytes = 8};
+  window.window = random.between(1, 11);
+  window.sink = random.oneIn(2) ? random.between(1, 6) : 0;
+  GroupSpec chunked{.kind = GroupKind::Chunked, .pageSize = 4, .dataBytes = 8};
+  chunked.chunk = random.between(3, 13);
+  GroupSpec latent{.kind = GroupKind::Latent, .pageSize = 2, .dataBytes = 4, .scaleBytes = 2};
+  ManagerOptions options;
+  switch (random.below(7)) {
+  case 0:
+    options.groups = {full};
+    break;
+  case 1:
+    options.groups = {full, window};
+    break;
+  case 2:
+    window.dataBytes = 12;
+    options.groups = {full, window};
+    break;
+  case 3:
+    options.groups = {window};
+    break;
+  case 4:
+    options.groups = {full, latent};
+    break;
+  case 5:
+    options.groups = {chunked, full, window};
+    break;
+  default:
+    options.groups = {latent};
+    break;
+  }
+  options.budgetBytes = random.between(12, 48) * 8 * options.groups.size();
+  options.hostBytes = random.oneIn(3) ? 0 : random.between(8, 40) * 12 * options.groups.size();
+  options.maxSequences = random.between(2, 8);
+  options.maxTokens = random.between(20, 60);
+  options.maxStepsInFlight = 1u << random.below(3);
+  options.maxDraft = random.below(5);
+  options.cache.enabled = !random.oneIn(12);
+  options.cache.seed = random.below(100);
+  options.cache.hashBits = random.oneIn(3) ? random.between(1, 8) : 64;
+  options.cache.partialHits = !random.oneIn(4);
+  options.cache.events = random.oneIn(2) ? 64 : 0;
+  options.demoteBelow = random.oneIn(2) ? 1000 : 0;
+  options.maxTransfers = 3;
+  options.reportFrees = !random.oneIn(4);
+  return options;
+}
+
+Driver::Driver(const ManagerOptions &options, Random random)
+    : options(options), random(random), device(options) {
+  StatusOr<std::unique_ptr<BlockManager>> made = BlockManager::create(options, &device);
+  if (!made)
+    error = made.status().toString();
+  else
+    manager = std::move(*made);
+}
+
+void Driver::fail(const std::string &what) {
+  if (error.empty())
+    error = fmt::format("call {}: {}", calls, what);
+}
+
+bool Driver::step() {
+  ++calls;
+  if (!error.empty() || !manager)
+    return false;
+  callSomething();
+  verify();
+  return error.empty();
+}
+
+void Driver::verify() {
+  std::map<Model::Page, uint32_t> pinned;
+  for (const Incoming &incoming : transfers)
+    for (const Model::Page &page : incoming.pages)
+      ++pinned[page];
+  if (std::string wrong = model.compare(*manager, clients, pinned, true); !wrong.empty())
+    fail(wrong);
+  if (!device.error.empty())
+    fail(device.error);
+  if (calls % checkEvery == 0)
+    if (Status status = manager->check(); !status.ok())
+      fail(status.message());
+}
+
+std::shared_ptr<Client> Driver::pick() {
+  return clients.empty() ? nullptr : clients[random.below(static_cast<uint32_t>(clients.size()))];
+}
+
+void Driver::callSomething() {
+  switch (random.below(22)) {
+  case 0:
+  case 1:
+    return newPrompt();
+  case 2:
+  case 3:
+  case 4:
+    return admit();
+  case 5:
+  case 6:
+  case 7:
+  case 8:
+  case 9:
+    return reserve();
+  case 10:
+  case 11:
+    return close();
+  case 12:
+  case 13:
+  case 14:
+    return complete();
+  case 15:
+    return endRandom();
+  case 16:
+    return fork();
+  case 17:
+    return swap();
+  case 18:
+    return transfer();
+  case 19:
+    device.runCopy();
+    return manager->poll();
+  case 20:
+    say("demote");
+    demoted += manager->demote(random.between(1, 6));
+    return;
+  default:
+    return rare();
+  }
+}
+
+bool Driver::ensureOpen() {
+  if (manager->currentStep())
+    return true;
+  Reply reply = manager->openStep();
+  expect(reply == (unfinished.size() < options.maxStepsInFlight ? Reply::Ok : Reply::TooManySteps),
+         "open step");
+  return reply == Reply::Ok;
+}
+
+// ---- Admission
+
+void Driver::newPrompt() {
+  if (waiting.size() >= 3)
+    return;
+  auto client = std::make_shared<Client>();
+  std::vector<Token> tokens;
+  if (!library.empty() && !random.oneIn(4)) {
+    tokens = library[random.below(static_cast<uint32_t>(library.size()))];
+    tokens.resize(random.between(0, static_cast<uint32_t>(tokens.size())));
+  }
+  for (uint32_t i = random.below(9) + tokens.empty(); i > 0; --i)
+    tokens.push_back(random.below(3));
+  tokens.resize(std::min<size_t>(tokens.size(), options.maxTokens));
+  client->key.model = "m";
+  client->weights = weights;
+  if (random.oneIn(3))
+    client->key.adapter = random.oneIn(2) ? "a" : "b";
+  if (random.oneIn(8))
+    client->key.salt = "s";
+  if (random.oneIn(6)) {
+    uint32_t begin = random.below(static_cast<uint32_t>(tokens.size()));
+    uint32_t end =
+        std::min<uint32_t>(begin + random.between(1, 9), static_cast<uint32_t>(tokens.size()));
+    client->media.push_back({begin, end, random.oneIn(2) ? "cat" : "dog"});
+  }
+  client->tokens = tokens;
+  client->prompt = static_cast<uint32_t>(tokens.size());
+  client->setTags();
+  auto prompt = std::make_unique<Prompt>(std::span<const Token>(client->tokens), client->key,
+                                         manager->blockSize(), client->media);
+  prompt->bypassHits = random.oneIn(20);
+  prompt->neverInsert = random.oneIn(20);
+  if (library.size() < 12)
+    library.push_back(tokens);
+  else
+    library[random.below(12)] = tokens;
+  waiting.push_back({client, std::move(prompt)});
+}
+
+void Driver::admit() {
+  if (waiting.empty() || !ensureOpen())
+    return;
+  size_t index = random.below(static_cast<uint32_t>(waiting.size()));
+  Waiting &next = waiting[index];
+  const Pool &pool = manager->pool();
+  std::vector<uint64_t> before;
+  auto fingerprint = [&] {
+    std::vector<uint64_t> print;
+    for (Frame f = 0; f < pool.layout().frames(); ++f)
+      print.push_back(uint64_t{pool.refs(f)} << 8 | static_cast<uint64_t>(pool.state(f)));
+    for (uint32_t g = 0; g < options.groups.size(); ++g)
+      for (bool hit : {false, true})
+        pool.forEachCached(g, hit, [&](Frame f) {
+          print.push_back(f);
+          return true;
+        });
+    return print;
+  };
+  before = fingerprint();
+  Admission admission = manager->admit(*next.prompt, random.between(1, 17));
+  say("admit {} tokens: {} slot {} hit {} ({} partial, {} from host), {} new", next.client->prompt,
+      toString(admission.reply), admission.sequence.slot, admission.hit.tokens,
+      admission.hit.partialTokens, admission.hit.hostPages, admission.newTokens);
+  if (admission.reply != Reply::Ok) {
+    ++lacks;
+    expect(fingerprint() == before, "a refused admission changed something");
+    if (admission.reply == Reply::PermanentLack || random.oneIn(6))
+      waiting.erase(waiting.begin() + index);
+    return;
+  }
+  Client &client = *next.client;
+  expect(admission.hit.tokens < client.prompt, "a hit leaves nothing to run");
+  expect(!next.prompt->bypassHits || admission.hit.tokens == 0, "a hit in spite of bypassHits");
+  client.id = admission.sequence;
+  client.computed = admission.hit.tokens;
+  client.scheduled = client.computed + admission.newTokens;
+  partialHits += admission.hit.partialTokens > 0;
+  hostHits += admission.hit.hostPages > 0;
+  RowWork row;
+  row.client = next.client;
+  row.id = client.id;
+  row.slots = admission.newTokens;
+  row.prefill = true;
+  rows.push_back(row);
+  clients.push_back(next.client);
+  waiting.erase(waiting.begin() + index);
+}
+
+// ---- Steps
+
+void Driver::reserve() {
+  std::shared_ptr<Client> client = pick();
+  if (!client || !ensureOpen())
+    return;
+  for (const RowWork &row : rows)
+    if (row.client == client) {
+      expect(manager->reserve(client->id, 1) == Reply::WrongRow || manager->swappedOut(client->id),
+             "a second row in a step");
+      return;
+    }
+  RowWork row;
+  row.client = client;
+  row.id = client->id;
+  row.prefill = client->scheduled < client->prompt;
+  if (row.prefill)
+    row.slots = std::min(random.between(1, 9), client->prompt - client->scheduled);
+  else
+    row.slots = 1 + random.below(options.maxDraft + 1);
+  row.tree = !row.prefill && random.oneIn(3);
+  row.accept = random.below(row.slots);
+  Reply reply = manager->reserve(client->id, row.slots);
+  say("reserve slot {}: {} tokens{}{}, {}", row.id.slot, row.slots,
+      row.prefill ? " of the prompt" : "", row.tree ? " as a tree" : "", toString(reply));
+  if (reply == Reply::TooLong || reply == Reply::PermanentLack)
+    return end(static_cast<size_t>(std::ranges::find(clients, client) - clients.begin()));
+  if (reply != Reply::Ok) {
+    lacks += reply == Reply::TemporaryLack;
+    return;
+  }
+  if (row.prefill)
+    client->scheduled += row.slots;
+  rows.push_back(row);
+}
+
+void Driver::close() {
+  if (!manager->currentStep())
+    return;
+  const StepTables &tables = manager->closeStep();
+  say("close step {}: {} deltas, {} copies, {} waits", tables.step, tables.deltas.size(),
+      tables.copies.size(), tables.waits.size());
+  unfinished.push_back(tables.step);
+  device.submit(tables, std::move(rows));
+  rows.clear();
+  if (random.oneIn(2))
+    device.runSteps(tables.step - random.below(2));
+}
+
+void Driver::complete() {
+  if (unfinished.empty())
+    return;
+  StepId step = unfinished.front();
+  device.runSteps(step);
+  StepWork &work = device.stepOf(step);
+  bool failed = random.oneIn(60);
+  say("complete step {}{}", step, failed ? ", which failed" : "");
+  std::vector<SequenceId> ids;
+  for (RowWork &row : work.rows) {
+    ids.push_back(row.id);
+    if (!failed)
+      commitRow(row, step);
+  }
+  model.completeStep(step);
+  Reply reply = manager->completeStep(step);
+  expect(reply == Reply::Ok, "complete step");
+  unfinished.pop_front();
+  device.retire(step);
+  for (SequenceId id : ids) // rows of a failed step computed nothing that counts
+    for (size_t i = clients.size(); failed && i-- > 0;)
+      if (clients[i]->id == id)
+        end(i);
+}
+
+void Driver::commitRow(RowWork &row, StepId step) {
+  Reply reply = manager->commit(row.id, step, row.committed, row.unsettled);
+  bool lives =
+      std::ranges::find(clients, row.id, [](const auto &c) { return c->id; }) != clients.end();
+  lateRows += !lives;
+  expect(reply == (lives ? Reply::Ok : Reply::UnknownSequence), "commit");
+}
+
+void Driver::end(size_t index) {
+  std::shared_ptr<Client> client = clients[index];
+  std::set<Model::Page> pages = Model::pagesOf(*manager, client->id);
+  StepId last = 0;
+  for (StepId step : unfinished)
+    for (const RowWork &row : device.stepOf(step).rows)
+      if (row.id == client->id)
+        last = step;
+  Reply reply = manager->finish(client->id);
+  say("finish slot {}, last step {}", client->id.slot, last);
+  expect(reply == Reply::Ok, "finish");
+  expect(manager->finish(client->id) == Reply::UnknownSequence, "finish twice");
+  std::erase_if(rows, [&](const RowWork &row) { return row.client == client; });
+  clients.erase(clients.begin() + static_cast<std::ptrdiff_t>(index));
+  if (last)
+    model.holdUntil(pages, last);
+  library[random.below(static_cast<uint32_t>(library.size()))] = client->tokens;
+}
+
+void Driver::endRandom() {
+  if (!clients.empty())
+    end(random.below(static_cast<uint32_t>(clients.size())));
+}
+
+void Driver::fork() {
+  std::shared_ptr<Client> parent = pick();
+  if (!parent)
+    return;
+  auto child = std::make_shared<Client>(*parent);
+  uint32_t rowsBefore = manager->unfinishedRows(parent->id);
+  bool swapped = manager->swappedOut(parent->id);
+  Reply reply = manager->fork(parent->id, child->id);
+  if (reply != Reply::Ok) {
+    expect(reply == Reply::NoTableSlot || reply == Reply::InFlight || swapped, "fork");
+    return;
+  }
+  expect(rowsBefore == 0, "fork of a sequence with rows");
+  say("fork slot {} to slot {}", parent->id.slot, child->id.slot);
+  // A child of its own: what it generates differs from its parent's.
+  if (child->computed < child->tokens.size() && child->computed >= child->prompt) {
+    child->tokens.resize(child->computed);
+    child->tags.resize(child->computed);
+    child->push(random.below(3));
+  }
+  clients.push_back(child);
+}
+
+// ---- Swap, transfer, and the rest
+
+void Driver::swap() {
+  std::shared_ptr<Client> client = pick();
+  for (const std::shared_ptr<Client> &other : clients)
+    if (manager->swappedOut(other->id) && !random.oneIn(3))
+      client = other;
+  if (!client)
+    return;
+  if (!manager->swappedOut(client->id)) {
+    Reply reply = manager->swapOut(client->id);
+    say("swap out slot {}: {}", client->id.slot, toString(reply));
+    if (reply != Reply::Ok)
+      return;
+    for (const RowWork &row : rows)
+      if (row.client == client && row.prefill)
+        client->scheduled -= row.slots;
+    std::erase_if(rows, [&](const RowWork &row) { return row.client == client; });
+  } else {
+    [[maybe_unused]] Reply reply = manager->swapIn(client->id);
+    say("swap in slot {}: {}", client->id.slot, toString(reply));
+  }
+}
+
+/// Pages of the client that hold keys of [begin, end).
+std::set<Model::Page> Driver::pagesWith(const Client &client, uint32_t begin, uint32_t end) const {
+  std::set<Model::Page> pages;
+  for (uint32_t g = 0; g < options.groups.size(); ++g)
+    for (uint32_t key = begin; key < end; ++key)
+      if (PageId page = manager->pageAt(client.id, g, key / options.groups[g].pageSize);
+          page != kNoPage)
+        pages.insert({g, page});
+  return pages;
+}
+
+void Driver::transfer() {
+  if (!transfers.empty() && !random.oneIn(3))
+    return endTransfer(random.below(static_cast<uint32_t>(transfers.size())));
+  std::shared_ptr<Client> client = pick();
+  if (!client)
+    return;
+  Incoming incoming;
+  incoming.client = client;
+  incoming.send = random.oneIn(2);
+  if (incoming.send) {
+    if (manager->sendTransfer(client->id, incoming.id) != Reply::Ok)
+      return;
+    incoming.pages = pagesWith(*client, 0, manager->committedTokens(client->id));
+    incoming.started = true;
+    expect(manager->startTransfer(incoming.id) == Reply::Ok, "start of a transfer");
+  } else {
+    if (client->scheduled >= client->prompt)
+      return;
+    incoming.tokens = std::min(random.between(1, 9), client->prompt - client->scheduled);
+    if (manager->reserveTransfer(client->id, incoming.tokens, incoming.id) != Reply::Ok)
+      return;
+    // The peer knows the pages from the tables of the next step.
+  }
+  say("transfer of slot {}, {} tokens", client->id.slot, incoming.tokens);
+  transfers.push_back(incoming);
+}
+
+void Driver::endTransfer(size_t index) {
+  Incoming &incoming = transfers[index];
+  bool alive = manager->alive(incoming.client->id);
+  if (!incoming.started && !incoming.send) {
+    if (!alive || random.oneIn(4)) {
+      Reply reply = manager->abortTransfer(incoming.id);
+      expect(reply == (alive ? Reply::Ok : Reply::UnknownSequence), "abort before the start");
+      transfers.erase(transfers.begin() + static_cast<std::ptrdiff_t>(index));
+      return;
+    }
+    expect(manager->startTransfer(incoming.id) == Reply::Ok, "start of a transfer");
+    incoming.pages = pagesWith(*incoming.client, manager->committedTokens(incoming.client->id),
+                               manager->boundTokens(incoming.client->id));
+    incoming.started = true;
+    return;
+  }
+  if (alive && !incoming.aborted && random.oneIn(3)) {
+    expect(manager->abortTransfer(incoming.id) == Reply::Ok, "abort");
+    incoming.aborted = true;
+    return;
+  }
+  Reply reply;
+  std::vector<Token> tokens;
+  Client &client = *incoming.client;
+  if (!incoming.send && alive && !incoming.aborted) {
+    // The peer wrote into the pages that it was told.
+    for (uint32_t i = 0; i < incoming.tokens; ++i)
+      for (uint32_t g = 0; g < options.groups.size(); ++g) {
+        uint32_t at = client.computed + i, size = options.groups[g].pageSize;
+        device.writePage(g, manager->pageAt(client.id, g, at / size), at % size, client.tags[at]);
+      }
+    tokens.assign(client.tokens.begin() + client.computed,
+                  client.tokens.begin() + client.computed + incoming.tokens);
+    client.computed += incoming.tokens;
+    client.scheduled += incoming.tokens;
+    if (client.computed == client.tokens.size())
+      client.push(0);
+    reply = manager->completeTransfer(incoming.id, tokens);
+  } else {
+    for (const Model::Page &page : incoming.pages) // the last writes of a peer
+      if (!incoming.send && !alive)
+        device.writePage(page.first, page.second, 0, 4711);
+    reply = manager->endTransfer(incoming.id);
+  }
+  say("end of a transfer of slot {}", client.id.slot);
+  expect(reply == Reply::Ok, "end of a transfer");
+  expect(manager->endTransfer(incoming.id) == Reply::UnknownSequence, "a late note");
+  transfers.erase(transfers.begin() + static_cast<std::ptrdiff_t>(index));
+}
+
+void Driver::rare() {
+  switch (random.below(16)) {
+  case 0:
+    if (random.oneIn(6)) {
+      say("reset");
+      ++weights;
+      waiting.clear();
+      manager->resetCache();
+    }
+    return;
+  case 5:
+    if (manager->currentStep() && random.oneIn(3)) {
+      for (const RowWork &row : rows)
+        if (row.prefill)
+          row.client->scheduled -= row.slots;
+      rows.clear();
+      expect(manager->cancelStep() == Reply::Ok, "cancel");
+    }
+    return;
+  case 6: {
+    Demand aside;
+    if (random.oneIn(2))
+      aside.take[0] = random.below(4);
+    manager->setAside(aside);
+    return;
+  }
+  case 7: {
+    CacheEvent event;
+    while (manager->popEvent(event))
+      ;
+    return;
+  }
+  default:
+    return;
+  }
+}
+
+bool Driver::finishAll() {
+  while (!clients.empty() && error.empty())
+    end(clients.size() - 1);
+  close();
+  while (!unfinished.empty() && error.empty())
+    complete();
+  while (!transfers.empty() && error.empty())
+    endTransfer(transfers.size() - 1);
+  while (device.runCopy())
+    ;
+  manager->poll();
+  manager->setAside({});
+  verify();
+  const Pool &pool = manager->pool();
+  if (error.empty())
+    for (Frame f = 0; f < pool.layout().frames(); ++f)
+      if (pool.state(f) != PageState::Free && pool.state(f) != PageState::Cached)
+        fail(fmt::format("frame {} is {} after the end", f, toString(pool.state(f))));
+  return error.empty();
+}
+
+} // namespace kvtest

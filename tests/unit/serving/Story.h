@@ -1,0 +1,230 @@
+// A scheduler with a block manager and a simulated device, told step by step. Requests have
+// one-letter names; a step reads "A:0+8 B:16+1!": A computes 8 tokens from slot 0 on, B one
+// token at slot 16, and "!" marks rows that yield a token ("?" before the count: the row
+// follows one in flight, and its base is the least that it can be; "k" drafts as "+1~k").
+#pragma once
+
+#include "runtime/engine/SimExecutor.h"
+#include "runtime/kv/Pool.h"
+#include "runtime/scheduler/Scheduler.h"
+
+#include <deque>
+#include <functional>
+#include <gtest/gtest.h>
+#include <map>
+
+namespace llmopt::test {
+
+using namespace llmopt::runtime;
+
+struct StoryOptions {
+  uint32_t pages = 64, pageSize = 4, maxTokens = 4096;
+  uint64_t hostPages = 0;
+  uint32_t maxSequences = 0; ///< 0: twice what may run
+  double acceptance = 0;
+  bool cache = true;
+  std::vector<kv::GroupSpec> groups; ///< empty: one full group
+  SchedulerOptions scheduler;
+
+  StoryOptions() {
+    scheduler.tokenBudget = 64;
+    scheduler.maxRunning = 8;
+    scheduler.maxWaiting = 64;
+    scheduler.maxLength = 2048;
+    scheduler.growthTokens = 4;
+  }
+};
+
+/// Copies pages at once.
+class InstantMover : public kv::PageMover {
+public:
+  kv::EventId copyOut(std::span<const kv::PageMove>, kv::StepId) override { return ++events; }
+  kv::EventId copyIn(std::span<const kv::PageMove>, kv::StepId) override { return ++events; }
+  bool done(kv::EventId) override { return true; }
+
+private:
+  kv::EventId events = 0;
+};
+
+struct Ask {
+  uint32_t prompt = 8, answer = 4, priority = 0, adapter = 0;
+  uint32_t stream = UINT32_MAX; ///< prompts with equal streams begin alike; default: its own
+  uint64_t seed = 0;
+  int64_t deadline = kNoDeadline;
+  std::vector<kv::Token> stops = {};
+  TokenFilter *filter = nullptr;
+  bool logprobs = false;
+};
+
+class Story : public RequestListener, public TokenSource {
+public:
+  explicit Story(StoryOptions wanted = {}) : options(std::move(wanted)) {
+    kv::ManagerOptions manager;
+    manager.groups = options.groups;
+    ModelFacts model = llama8b(options.pageSize);
+    if (manager.groups.empty())
+      manager.groups = {model.groups[0].group};
+    model.groups.resize(manager.groups.size(), model.groups[0]);
+    for (size_t g = 0; g < manager.groups.size(); ++g)
+      model.groups[g].group = manager.groups[g];
+    manager.budgetBytes = kv::ManagerOptions::bytesForPages(manager.groups, options.pages);
+    manager.hostBytes = options.hostPages * manager.groups[0].pageBytes();
+    manager.maxSequences =
+        options.maxSequences ? options.maxSequences : 2 * options.scheduler.maxRunning;
+    manager.maxTokens = options.maxTokens;
+    manager.maxStepsInFlight = options.scheduler.stepsInFlight;
+    manager.maxDraft = options.scheduler.maxDraft();
+    manager.cache.enabled = options.cache;
+    auto made = kv::BlockManager::create(manager, &mover);
+    EXPECT_TRUE(made.ok()) << made.status().toString();
+    blocks = std::move(*made);
+    auto created = Scheduler::create(options.scheduler, *blocks, *this);
+    EXPECT_TRUE(created.ok()) << created.status().toString();
+    scheduler = std::move(*created);
+    SimOptions sim;
+    sim.stepsInFlight = options.scheduler.stepsInFlight;
+    sim.groups = uint32_t(manager.groups.size());
+    sim.tableSlots = manager.maxSequences;
+    sim.maxDraft = manager.maxDraft;
+    sim.acceptance = options.acceptance;
+    device = std::make_unique<SimExecutor>(sim, StepCost(model, accelerators()[1], {}), *this);
+  }
+
+  static kv::Token promptToken(uint32_t stream, uint32_t i) { return stream * 10000 + i; }
+  static kv::Token answerToken(char name, uint32_t i) {
+    return 1'000'000u + uint32_t(uint8_t(name)) * 10000 + i;
+  }
+
+  StatusOr<RequestHandle> tryAdd(char name, const Ask &ask) {
+    uint32_t stream = ask.stream == UINT32_MAX ? uint32_t(uint8_t(name)) : ask.stream;
+    std::vector<kv::Token> prompt(ask.prompt);
+    for (uint32_t i = 0; i < ask.prompt; ++i)
+      prompt[i] = promptToken(stream, i);
+    RequestParams params;
+    params.prompt = prompt;
+    params.maxNewTokens = ask.answer;
+    params.priority = ask.priority;
+    params.adapter = ask.adapter;
+    params.samplingSeed = ask.seed;
+    params.deadlineNs = ask.deadline;
+    params.stopTokens = ask.stops;
+    params.filter = ask.filter;
+    params.promptLogprobs = ask.logprobs;
+    auto handle = scheduler->submit(params, now);
+    if (handle) {
+      names[handle->slot] = name;
+      handles[name] = *handle;
+      answers[name].clear();
+      asked[name] = ask;
+    }
+    return handle;
+  }
+  void add(char name, const Ask &ask) {
+    auto handle = tryAdd(name, ask);
+    ASSERT_TRUE(handle.ok()) << handle.status().toString();
+  }
+  void abort(char name) { EXPECT_TRUE(scheduler->abort(handles.at(name), now)); }
+
+  /// Launches one step; its rows as text, "" when there is none.
+  std::string launch() {
+    std::span<const uint8_t> bytes = scheduler->schedule(now);
+    if (bytes.empty())
+      return "";
+    lastBytes.assign(bytes.begin(), bytes.end());
+    auto input = StepInput::parse(bytes);
+    EXPECT_TRUE(input.ok()) << input.status().toString();
+    Status taken = device->submit(bytes, now);
+    EXPECT_TRUE(taken.ok()) << taken.toString();
+    ++steps;
+    std::string text;
+    for (const step::Row &row : input->rows()) {
+      text += fmt::format("{}{}:{}{}+{}", text.empty() ? "" : " ", names[row.request],
+                          row.predecessorStep == step::kNoStep ? "" : "?", row.baseLength,
+                          row.tokenCount - row.draftCount);
+      if (row.draftCount)
+        text += fmt::format("~{}", row.draftCount);
+      if (row.flags & step::kSamples)
+        text += "!";
+    }
+    return text;
+  }
+  /// Takes the oldest step's results.
+  void land() {
+    auto result = device->wait();
+    ASSERT_TRUE(result.ok()) << result.status().toString();
+    now = std::max(now, (*result)->finishedNs);
+    Status done = scheduler->complete(**result, now);
+    ASSERT_TRUE(done.ok()) << done.toString();
+  }
+  /// One synchronous step.
+  std::string step() {
+    std::string text = launch();
+    if (!text.empty())
+      land();
+    checkAll();
+    return text;
+  }
+  void checkAll() {
+    Status sound = scheduler->check();
+    ASSERT_TRUE(sound.ok()) << sound.toString();
+  }
+  /// Keeps D steps in flight until nothing is left to do.
+  void runOut(bool checking = true, uint64_t most = 100000) {
+    for (uint64_t i = 0; i < most; ++i) {
+      if (scheduler->stepsInFlight() < options.scheduler.stepsInFlight && !launch().empty())
+        continue;
+      if (!scheduler->stepsInFlight())
+        break;
+      land();
+      if (checking)
+        checkAll();
+      if (testing::Test::HasFatalFailure())
+        return;
+    }
+    EXPECT_TRUE(scheduler->idle());
+  }
+  /// Nothing is held: all pages are free or cached.
+  void expectEmpty() {
+    const kv::Pool &pool = blocks->pool();
+    EXPECT_EQ(pool.count(kv::PageState::Used) + pool.count(kv::PageState::Pending) +
+                  pool.count(kv::PageState::Swapping) + pool.count(kv::PageState::Pinned),
+              0u);
+    checkAll();
+  }
+  /// The answer is the model's, token for token.
+  void expectAnswer(char name, uint32_t tokens) {
+    ASSERT_EQ(answers[name].size(), tokens) << name;
+    for (uint32_t i = 0; i < tokens; ++i)
+      EXPECT_EQ(answers[name][i], answerToken(name, i)) << name << " " << i;
+  }
+  const Request &at(char name) { return scheduler->request(handles.at(name).slot); }
+
+  void onTokens(RequestHandle request, std::span<const kv::Token> tokens, int64_t) override {
+    std::vector<kv::Token> &answer = answers[names[request.slot]];
+    answer.insert(answer.end(), tokens.begin(), tokens.end());
+  }
+  void onFinish(RequestHandle request, FinishReason reason, int64_t) override {
+    ends += fmt::format("{}{}:{}", ends.empty() ? "" : " ", names[request.slot], toString(reason));
+    endStep[names[request.slot]] = steps;
+  }
+  kv::Token token(uint32_t request, uint32_t, uint32_t position) override {
+    return answerToken(names[request], position);
+  }
+
+  StoryOptions options;
+  InstantMover mover;
+  std::unique_ptr<kv::BlockManager> blocks;
+  std::unique_ptr<Scheduler> scheduler;
+  std::unique_ptr<SimExecutor> device;
+  std::map<uint32_t, char> names; ///< of request slots
+  std::map<char, RequestHandle> handles;
+  std::map<char, std::vector<kv::Token>> answers;
+  std::map<char, Ask> asked;
+  std::map<char, uint64_t> endStep;
+  std::string ends; ///< "A:length B:stop"
+  std::vector<uint8_t> lastBytes;
+  uint64_t steps = 0;
+  int64_t now = 0;
+};
+
+} // namespace llmopt::test
