@@ -33,7 +33,7 @@ void buildTileToVectorPipeline(OpPassManager &manager, llvm::StringRef features)
   function.addPass(createTileCpuFetchAhead());
   function.addPass(createTileCpuAssignOrder({features.str()}));
   function.addPass(createConvertTileToVector({features.str()}));
-  function.addPass(createTileCpuExpandMath({features.str()}));
+  manager.addPass(createTileCpuExpandMath({features.str()}));
 }
 
 void buildTileToCpuPipeline(OpPassManager &manager, llvm::StringRef features) {
