@@ -28,14 +28,17 @@ using namespace llmopt;
 using namespace llmopt::cpu;
 
 CpuTargetOptions CpuTargetOptions::host() {
-  CpuTargetOptions options;
-  options.triple = llvm::sys::getDefaultTargetTriple();
-  options.cpu = llvm::sys::getHostCPUName().str();
-  llvm::SubtargetFeatures features;
-  for (auto &[name, on] : llvm::sys::getHostCPUFeatures())
-    features.AddFeature(name, on);
-  options.features = features.getString();
-  return options;
+  static const CpuTargetOptions host = [] { // asked once: see runtime/target/CpuInfo.cpp
+    CpuTargetOptions options;
+    options.triple = llvm::sys::getDefaultTargetTriple();
+    options.cpu = llvm::sys::getHostCPUName().str();
+    llvm::SubtargetFeatures features;
+    for (auto &[name, on] : llvm::sys::getHostCPUFeatures())
+      features.AddFeature(name, on);
+    options.features = features.getString();
+    return options;
+  }();
+  return host;
 }
 
 std::string CpuTargetOptions::allFeatures() const {

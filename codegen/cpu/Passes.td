@@ -128,4 +128,16 @@ def TileCpuKernelAbi : Pass<"tile-cpu-kernel-abi", "::mlir::ModuleOp"> {
     "::mlir::func::FuncDialect"];
 }
 
+def TileCpuToLlvm : Pass<"tile-cpu-to-llvm", "::mlir::ModuleOp"> {
+  let summary = "convert arith, math, vector, memref, func and cf to the LLVM dialect at once";
+  let description = [{
+    MLIR's own conversions, all in one walk: a pass for each dialect would visit the whole
+    body each time, which is most of what lowering to the LLVM dialect costs. Control flow
+    must be `cf` already; casts that are left over are removed by
+    `reconcile-unrealized-casts`. An op without a conversion is reported at its location.
+  }];
+  let dependentDialects = ["::mlir::LLVM::LLVMDialect", "::mlir::arith::ArithDialect",
+    "::mlir::vector::VectorDialect"];
+}
+
 #endif
