@@ -18,6 +18,7 @@ namespace llmopt {
 struct ScheduleRequest {
   int64_t group = 1; ///< query heads per KV head
   int64_t dQk = 0, dV = 0;
+  int64_t elementBytes = 4;   ///< of an element of K and V
   int64_t rows = 0, keys = 0; ///< wishes of the spec's schedule clause; 0: none
   bool batchInvariant = false;
 };
@@ -26,8 +27,13 @@ struct Schedule {
   std::vector<int64_t> rows; ///< tile rows of the attend kernels, ascending
   int64_t keys = 64;         ///< keys of a tile, the same in all of them
   bool batchInvariant = false;
+  /// What a tile costs besides its rows, in rows: reading and staging its keys and values.
+  double overheadRows = 0;
   std::string reason; ///< one sentence with the numbers, for the remark
 };
+
+/// Relative time of one tile of a kernel with tiles of `rows` rows.
+double tileCost(const Schedule &schedule, int64_t rows, int64_t dQk, int64_t dV);
 
 Schedule chooseCpuSchedule(const ScheduleRequest &request, const runtime::CpuTarget &target);
 

@@ -11,8 +11,8 @@
 namespace llmopt::bench {
 namespace {
 
-/// K and V of one head in some cache, and far beyond L2.
-constexpr int64_t kKeysInCache = 4096, kKeysInMemory = 65536;
+/// K and V of one head in some cache, and beyond all caches.
+constexpr int64_t kKeysInCache = 4096, kKeysInMemory = 262144;
 
 double processorSeconds() {
   timespec time{};
@@ -35,7 +35,7 @@ struct TileCost {
   double microseconds, units; ///< of one tile: measured, and the bundle's number
 };
 
-/// The least processor time of 9 rounds, so that what else the machine does counts little.
+/// The least processor time of 7 rounds, so that what else the machine does counts little.
 llvm::Expected<TileCost> measure(const std::string &type, int64_t d, int64_t rows, int64_t keys) {
   std::unique_ptr<cli::SpecFile> file = cli::SpecFile::parse(specOf(type, d, rows), "tiles");
   if (!file)
@@ -52,7 +52,7 @@ llvm::Expected<TileCost> measure(const std::string &type, int64_t d, int64_t row
   const bundle::Kernel &kernel = prepared->runner->program().kernels.front();
   unsigned repeats = unsigned(std::max<int64_t>(1, 400 * kKeysInCache / ((rows + 8) * keys)));
   double best = 1e30;
-  for (int round = 0; round < 9; ++round) {
+  for (int round = 0; round < 7; ++round) {
     // What is not a run of the kernel (binding, the plan) cancels.
     double times[2];
     for (unsigned times1 : {0u, 1u}) {
