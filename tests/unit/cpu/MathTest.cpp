@@ -149,7 +149,7 @@ TEST(Math, roundings_and_signs_are_exact) {
   }
 }
 
-/// In f64 no function has code of its own; in f16 all compute in f32.
+/// In f64 no function has code of its own; in f16 and bf16 all compute in f32.
 TEST(Math, other_widths) {
   auto in = [](const std::string &type, const std::string &op) {
     bool isWide = type == "f64";
@@ -161,27 +161,33 @@ TEST(Math, other_widths) {
       {"math.exp", std::exp},   {"math.exp2", std::exp2},   {"math.log", std::log},
       {"math.log2", std::log2}, {"math.tanh", std::tanh},   {"math.sinh", std::sinh},
       {"math.cosh", std::cosh}, {"math.sin", std::sin},     {"math.acos", std::acos},
-      {"math.erf", std::erf},   {"math.floor", std::floor}, {"math.roundeven", std::nearbyint}};
+      {"math.erf", std::erf},   {"math.floor", std::floor}, {"math.roundeven", std::nearbyint},
+      {"math.sqrt", std::sqrt}, {"math.absf", std::fabs}};
   for (const Isa &isa : availableIsas())
     for (auto [op, exact] : functions)
-      for (bool isWide : {true, false}) {
-        SCOPED_TRACE(std::string(op) + " " + isa.name + (isWide ? " f64" : " f16"));
-        auto kernel =
-            Kernel::compile(program(in(isWide ? "f64" : "f16", op)), optionsFor(isa), "apply");
+      for (std::string type : {"f64", "f16", "bf16"}) {
+        SCOPED_TRACE(std::string(op) + " " + isa.name + " " + type);
+        bool isWide = type == "f64", isBrain = type == "bf16";
+        auto kernel = Kernel::compile(program(in(type, op)), optionsFor(isa), "apply");
         ASSERT_TRUE(kernel);
         std::vector<float> x(kCount), y(kCount);
         for (size_t i = 0; i < kCount; ++i) // multiples of 1/256: exact in f16
-          x[i] = float(int(i) - 2048) / 256;
+          x[i] =
+              isBrain ? fromBf16(toBf16(float(int(i) - 2048) / 256)) : float(int(i) - 2048) / 256;
         kernel->slot(x.data()).slot(y.data()).run();
         for (size_t i = 0; i < kCount; ++i) {
           double wanted = exact(x[i]);
-          float rounded = isWide ? float(wanted) : fromF16(toF16(float(wanted)));
+          float rounded = isWide    ? float(wanted)
+                          : isBrain ? fromBf16(toBf16(float(wanted)))
+                                    : fromF16(toF16(float(wanted)));
           if (std::isnan(wanted))
             EXPECT_TRUE(std::isnan(y[i])) << x[i];
           else if (isWide || std::isinf(rounded))
             EXPECT_LE(ulps(y[i], wanted), 0.51) << x[i];
-          else // one place of f16, where f32's error crosses a middle
-            EXPECT_LE(std::fabs(y[i] - rounded), std::fabs(rounded) / 1024 + 6e-8) << x[i];
+          else // one place, where f32's error crosses a middle
+            EXPECT_LE(std::fabs(y[i] - rounded),
+                      std::fabs(rounded) / (isBrain ? 128 : 1024) + (isBrain ? 0 : 6e-8))
+                << x[i];
         }
       }
 }
