@@ -271,7 +271,7 @@ llvm::Expected<bundle::Program> llmopt::compileSpec(func::FuncOp spec,
       return diagnostics.take("lowering failed");
     if (!part.error.empty())
       return llvm::createStringError(part.error);
-    bundle::Kernel kernel = kernelFacts(*part.module, program.facts, *part.kernel);
+    bundle::Kernel kernel = kernelFacts(*part.module, program.facts, schedule, *part.kernel);
     kernel.image = program.images.size();
     program.kernels.push_back(std::move(kernel));
     // What the image needs is what was detected: a CPU's name implies features that a
