@@ -148,6 +148,7 @@ private:
                const std::string &media) const;
   NodeId find(uint64_t hash, NodeId parent, const Token *tokens, const std::string &media,
               uint32_t &length) const;
+  static const std::string &keyOf(const Prompt &prompt);
   NodeId findRoot(Prompt &prompt) const;
   uint32_t rememberedBlocks(const Prompt &prompt) const;
   void follow(Prompt &prompt, NodeId root);
