@@ -94,7 +94,8 @@ public:
   /// flight or there is nothing to run.
   std::span<const uint8_t> schedule(int64_t nowNs);
   /// Takes the result of the oldest step in flight. Internal when it is of another step or
-  /// breaks the contract; the scheduler is then unchanged.
+  /// breaks the contract, and the scheduler is then unchanged; or when the block manager
+  /// refuses what it had reserved.
   Status complete(const StepResult &result, int64_t nowNs);
 
   /// The device's memory is gone, with it pages, cache and steps in flight. Unfinished
@@ -210,8 +211,8 @@ private:
 
   // Complete.cpp
   Status checkResult(const Flight &flight, const StepResult &result) const;
-  void completeRow(const FlightRow &row, const RowResult &result, const StepResult &step,
-                   int64_t nowNs);
+  kv::Reply completeRow(const FlightRow &row, const RowResult &result, const StepResult &step,
+                        int64_t nowNs);
   FinishReason cutAnswer(const Request &request, std::span<const kv::Token> &tokens) const;
   void giveTokens(uint32_t slot, std::span<const kv::Token> tokens, int64_t nowNs);
   void recordFinish(const Request &request, FinishReason reason, int64_t nowNs);
