@@ -87,13 +87,13 @@ Answer Alone::run(std::span<const kv::Token> prompt, uint32_t tokens, bool greed
   for (std::vector<float> &rows : valueRows)
     rows.clear();
   forward(prompt, 0, logits);
-  for (uint32_t i = 0;; ++i) {
+  for (uint32_t i = 0; i < tokens; ++i) {
     if (seen)
       seen(i, logits);
     answer.logits.push_back(hashOf(logits));
     answer.tokens.push_back(sampleFrom(logits, greedy, seed, i));
-    if (answer.tokens.size() == tokens)
-      return answer;
-    forward(std::span(answer.tokens).last(1), uint32_t(prompt.size()) + i, logits);
+    if (i + 1 < tokens)
+      forward(std::span(answer.tokens).last(1), uint32_t(prompt.size()) + i, logits);
   }
+  return answer;
 }
