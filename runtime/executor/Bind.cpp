@@ -1,0 +1,204 @@
+// What happens before the first step: kernels, memory, arrays, and the calls of all layers.
+#include "runtime/executor/ModelExecutor.h"
+#include "runtime/executor/Mover.h"
+
+#include <algorithm>
+
+using namespace llmopt::runtime;
+
+namespace bundle = llmopt::bundle;
+
+using llmopt::bundle::BufferRole;
+using llmopt::bundle::ElementType;
+
+namespace {
+
+Status checkOptions(const ExecutorOptions &options) {
+  if (options.maxTokens < 1 || options.stepsInFlight < 1 ||
+      options.stepsInFlight != options.memory.maxStepsInFlight)
+    return invalidArgument("{} tokens a step, {} steps in flight and {} for the block manager; at "
+                           "least one token and equally many steps are allowed",
+                           options.maxTokens, options.stepsInFlight,
+                           options.memory.maxStepsInFlight);
+  if (options.deviceDrafts > options.memory.maxDraft)
+    return invalidArgument("{} drafts of the device; the block manager serves {}",
+                           options.deviceDrafts, options.memory.maxDraft);
+  for (const LayerGroup &group : options.groups)
+    if (!group.extraArrays.empty() && group.extraArrays.size() != group.layers.size())
+      return invalidArgument("a layer group has further arrays for {} of its {} layers",
+                             group.extraArrays.size(), group.layers.size());
+  return {};
+}
+
+} // namespace
+
+ModelExecutor::ModelExecutor(std::shared_ptr<Device> device, ExecutorOptions options,
+                             ModelLayers &model)
+    : device(std::move(device)), options(std::move(options)), model(model),
+      pageMover(std::make_unique<Mover>(*this)), ring(this->options.stepsInFlight + 1) {}
+
+StatusOr<std::unique_ptr<ModelExecutor>> ModelExecutor::create(std::shared_ptr<Device> device,
+                                                               ExecutorOptions options,
+                                                               const KernelSource &source,
+                                                               ModelLayers &model) {
+  if (!options.prefillTokens || options.prefillTokens > options.maxTokens)
+    options.prefillTokens = options.maxTokens;
+  LLMOPT_RETURN_IF_ERROR(checkOptions(options));
+  std::unique_ptr<ModelExecutor> made(
+      new ModelExecutor(std::move(device), std::move(options), model));
+  const ExecutorOptions &own = made->options;
+  // The model's layers, each in one group.
+  size_t count = 0;
+  for (const LayerGroup &group : own.groups)
+    count += group.layers.size();
+  made->layers.assign(count, {UINT32_MAX, 0});
+  for (uint32_t g = 0; g < own.groups.size(); ++g)
+    for (uint32_t i = 0; i < own.groups[g].layers.size(); ++i) {
+      uint32_t layer = own.groups[g].layers[i];
+      if (layer >= count || made->layers[layer].group != UINT32_MAX)
+        return invalidArgument("layer {} is in no or in two of the layer groups; each of 0 to {} "
+                               "is in one",
+                               layer, count - 1);
+      made->layers[layer] = {g, i};
+    }
+  StatusOr<LayerKernels> kernels = LayerKernels::load(
+      *made->device, own.groups, own.rules, {own.prefillTokens, own.memory.maxDraft}, source);
+  if (!kernels)
+    return kernels.status();
+  made->kernels = *std::move(kernels);
+  LLMOPT_RETURN_IF_ERROR(made->open());
+  made->thread = std::thread([executor = made.get()] { executor->loop(); });
+  return made;
+}
+
+Status ModelExecutor::open() {
+  calls.clear();
+  memory = KvMemory();
+  StatusOr<std::unique_ptr<Stream>> made = device->createStream();
+  if (!made)
+    return made.status();
+  stream = *std::move(made);
+  StatusOr<KvMemory> pages =
+      KvMemory::create(*device, *stream, options.memory, options.groups, options.checks);
+  if (!pages)
+    return pages.status();
+  memory = *std::move(pages);
+  LLMOPT_RETURN_IF_ERROR(allocateArrays());
+  calls.resize(options.groups.size());
+  for (uint32_t g = 0; g < options.groups.size(); ++g)
+    LLMOPT_RETURN_IF_ERROR(bindGroup(g));
+  return stream->synchronize();
+}
+
+/// Q, K, V and output of one layer at a time, as large as any group needs.
+Status ModelExecutor::allocateArrays() {
+  uint64_t most[4] = {};
+  for (const LayerGroup &group : options.groups) {
+    uint64_t bytes = bytesOf(group.type);
+    most[0] = std::max(most[0], bytes * group.queryHeads * group.keyDim);
+    most[1] = std::max(most[1], bytes * group.kvHeads * group.keyDim);
+    most[2] = std::max(most[2], bytes * group.kvHeads * group.valueDim);
+    most[3] = std::max(most[3], bytes * group.queryHeads * group.valueDim);
+  }
+  DeviceMemory *arrays[] = {&query, &key, &value, &output};
+  for (size_t i = 0; i < std::size(arrays); ++i) {
+    StatusOr<DeviceMemory> made = device->allocate(most[i] * options.maxTokens);
+    if (!made)
+      return made.status();
+    *arrays[i] = *std::move(made);
+  }
+  // Lengths and offsets go to the kernels in the plan; these only stand for them.
+  for (DeviceMemory *each : {&lengths, &offsets}) {
+    StatusOr<DeviceMemory> made =
+        device->allocate((size_t(options.memory.maxSequences) + 1) * sizeof(int32_t));
+    if (!made)
+      return made.status();
+    *each = *std::move(made);
+    LLMOPT_RETURN_IF_ERROR(stream->fill(each->data(), 0, each->size()));
+  }
+  return {};
+}
+
+CallArguments ModelExecutor::argumentsOf(uint32_t g, uint32_t layer,
+                                         const bundle::Program &program) const {
+  const LayerGroup &group = options.groups[g];
+  int64_t tokens = options.maxTokens, sequences = options.memory.maxSequences;
+  CallArguments given;
+  given.scalars = group.numbers;
+  if (!group.extraArrays.empty())
+    given.arrays = group.extraArrays[layer];
+  auto rowsOf = [&](const DeviceMemory &memory, int64_t heads, int64_t dim) {
+    return ArrayRef::contiguous(memory.data(), group.type, {tokens, heads, dim});
+  };
+  for (const bundle::Buffer &buffer : program.buffers) {
+    switch (buffer.role) {
+    case BufferRole::Query:
+      given.arrays[buffer.name] = rowsOf(query, group.queryHeads, group.keyDim);
+      break;
+    case BufferRole::NewKey:
+      given.arrays[buffer.name] = rowsOf(key, group.kvHeads, group.keyDim);
+      break;
+    case BufferRole::NewValue:
+      given.arrays[buffer.name] = rowsOf(value, group.kvHeads, group.valueDim);
+      break;
+    case BufferRole::Output:
+      given.arrays[buffer.name] = rowsOf(output, group.queryHeads, group.valueDim);
+      break;
+    case BufferRole::KeyPool:
+      given.arrays[buffer.name] = memory.keys(g, layer);
+      break;
+    case BufferRole::ValuePool:
+      given.arrays[buffer.name] = memory.values(g, layer);
+      break;
+    case BufferRole::BlockTable:
+      given.arrays[buffer.name] = memory.table(g);
+      break;
+    case BufferRole::SlotMapping:
+      given.arrays[buffer.name] =
+          ArrayRef::contiguous(calls[g].slots.data(), ElementType::I64, {tokens});
+      break;
+    case BufferRole::KvLen:
+      given.arrays[buffer.name] =
+          ArrayRef::contiguous(lengths.data(), ElementType::I32, {sequences});
+      break;
+    case BufferRole::CuSeqlensQ:
+      given.arrays[buffer.name] =
+          ArrayRef::contiguous(offsets.data(), ElementType::I32, {sequences + 1});
+      break;
+    default:
+      break;
+    }
+  }
+  return given;
+}
+
+Status ModelExecutor::bindGroup(uint32_t g) {
+  GroupCalls &of = calls[g];
+  const LayerKernels::Group &loaded = kernels.group(g);
+  size_t layerCount = options.groups[g].layers.size();
+  of.slotStaging.resize(options.maxTokens);
+  StatusOr<DeviceMemory> slots = device->allocate(of.slotStaging.size() * sizeof(int64_t));
+  if (!slots)
+    return slots.status();
+  of.slots = *std::move(slots);
+  auto bind = [&](std::shared_ptr<DeviceProgram> program,
+                  const LayerCall::Room &room) -> StatusOr<LayerCall> {
+    std::vector<CallArguments> arguments;
+    for (uint32_t layer = 0; layer < layerCount; ++layer)
+      arguments.push_back(argumentsOf(g, layer, program->program()));
+    return LayerCall::bind(std::move(program), arguments, room, options.plan);
+  };
+  StatusOr<LayerCall> append = bind(loaded.append, {});
+  if (!append)
+    return append.status();
+  of.append = *std::move(append);
+  LayerCall::Room room{options.memory.maxSequences, options.maxTokens, options.memory.maxTokens};
+  for (const std::shared_ptr<DeviceProgram> &program : loaded.attend) {
+    StatusOr<LayerCall> attend = bind(program, room);
+    if (!attend)
+      return attend.status();
+    of.attend.push_back(*std::move(attend));
+  }
+  of.batches.resize(of.attend.size());
+  return {};
+}

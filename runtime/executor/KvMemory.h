@@ -1,0 +1,79 @@
+// The device side of the block manager: the bytes of all pages, the block tables that
+// kernels read, and host memory for pages that were swapped out.
+//
+// Page p of a layer group lies at byte p * pageBytes of one range that all groups share
+// (kv/PoolLayout.h). Inside, layer after layer, K and then V (LayerKernels.h).
+#pragma once
+
+#include "runtime/device/Arguments.h"
+#include "runtime/device/Device.h"
+#include "runtime/executor/LayerKernels.h"
+#include "runtime/kv/Admission.h"
+#include "runtime/kv/PageMover.h"
+#include "runtime/kv/PoolLayout.h"
+
+#include <span>
+#include <vector>
+
+namespace llmopt::runtime {
+
+struct KvMemoryChecks {
+  /// Fills memory with NaN before its first use, and pages that become free (needs
+  /// ManagerOptions::reportFrees): a read of what nobody wrote shows in the results.
+  bool poison = false;
+  /// Keeps a hash of each page that goes to host memory and compares when it comes back.
+  bool verifySwaps = false;
+};
+
+class KvMemory {
+public:
+  KvMemory() = default;
+  /// InvalidArgument where a group's page has another size than its layers need;
+  /// ResourceExhausted where the memory is not there.
+  static StatusOr<KvMemory> create(Device &device, Stream &stream,
+                                   const kv::ManagerOptions &options,
+                                   std::span<const LayerGroup> groups,
+                                   const KvMemoryChecks &checks);
+
+  /// The table changes of a step or a snapshot (none, where a snapshot held them already),
+  /// then its page copies.
+  Status apply(const StepInput &input, bool tables, Stream &stream);
+  Status copyOut(std::span<const kv::PageMove> moves, Stream &stream);
+  /// DataLoss where a page is not as it was (only with `verifySwaps`).
+  Status copyIn(std::span<const kv::PageMove> moves, Stream &stream);
+
+  /// Slot in a pool of a sequence's token; -1 where its table has no page.
+  int64_t slotOf(uint32_t group, uint32_t tableSlot, uint32_t position) const;
+  /// (table slots, columns), on the device.
+  ArrayRef table(uint32_t group) const;
+  /// (pages, slots, heads, dimension) of a layer, by its place in its group.
+  ArrayRef keys(uint32_t group, uint32_t layer) const;
+  ArrayRef values(uint32_t group, uint32_t layer) const;
+
+  uint32_t columns(uint32_t group) const { return tables[group].columns; }
+  uint64_t pagesSwapped() const { return swapped; } ///< out and in
+
+private:
+  struct Table {
+    uint32_t columns = 0;
+    std::vector<int32_t> entries; ///< the host's copy
+    DeviceMemory memory;
+  };
+
+  uint8_t *page(uint32_t group, kv::PageId id) const;
+  uint8_t *hostPage(uint32_t group, kv::PageId id);
+  Status applyTables(const StepInput &input, Stream &stream);
+  ArrayRef pool(uint32_t group, uint32_t layer, bool values) const;
+
+  std::vector<LayerGroup> groups;
+  uint32_t tableSlots = 0;
+  kv::PoolLayout layout, hostLayout;
+  DeviceMemory pages;
+  std::vector<uint8_t> host;
+  std::vector<Table> tables;
+  std::vector<std::vector<uint64_t>> hashes; ///< of each group's host pages
+  KvMemoryChecks checks;
+  uint64_t swapped = 0;
+};
+
+} // namespace llmopt::runtime

@@ -1,0 +1,92 @@
+// One step on the device.
+#include "runtime/executor/ModelExecutor.h"
+#include "runtime/executor/Mover.h"
+
+#include <algorithm>
+
+using namespace llmopt::runtime;
+
+/// Plans of a group's kernels, and the slots that the step's tokens go to.
+Status ModelExecutor::planGroup(const ModelBatch &batch, uint32_t g) {
+  GroupCalls &of = calls[g];
+  for (BatchShape &shape : of.batches)
+    shape.sequences.clear();
+  for (const ModelRow &row : batch.rows) {
+    const step::Row &from = *row.row;
+    for (uint32_t i = 0; i < row.tokenCount; ++i) {
+      int64_t slot = memory.slotOf(g, from.tableSlot, row.base + i);
+      if (slot < 0)
+        return makeStatus(StatusCode::Internal,
+                          "token {} of table slot {} has no page in layer group {}", row.base + i,
+                          from.tableSlot, g);
+      of.slotStaging[row.firstToken + i] = slot;
+    }
+    SequenceShape shape;
+    shape.queryLen = row.tokenCount;
+    shape.keyLen = int64_t(row.base) + row.tokenCount;
+    shape.queryBase = row.firstToken;
+    shape.tableBase = int64_t(from.tableSlot) * memory.columns(g);
+    shape.batch = from.tableSlot;
+    of.batches[kernels.choose(g, from.phase, row.tokenCount)].sequences.push_back(shape);
+  }
+  LLMOPT_RETURN_IF_ERROR(
+      stream->copyIn(of.slots.data(), of.slotStaging.data(), batch.ids.size() * sizeof(int64_t)));
+  LLMOPT_RETURN_IF_ERROR(of.append.share(batch.ids.size()));
+  of.active.clear();
+  for (uint32_t k = 0; k < of.attend.size(); ++k)
+    if (!of.batches[k].sequences.empty()) {
+      of.active.push_back(k);
+      LLMOPT_RETURN_IF_ERROR(of.attend[k].plan(of.batches[k]));
+    }
+  return {};
+}
+
+Status ModelExecutor::runLayers(const ModelBatch &batch) {
+  LayerArrays arrays{query.data(), key.data(), value.data(), output.data()};
+  for (uint32_t g = 0; g < calls.size(); ++g)
+    LLMOPT_RETURN_IF_ERROR(planGroup(batch, g));
+  LLMOPT_RETURN_IF_ERROR(model.begin(batch));
+  for (uint32_t layer = 0; layer < layers.size(); ++layer) {
+    auto [group, index] = layers[layer];
+    LLMOPT_RETURN_IF_ERROR(model.project(batch, layer, arrays));
+    LLMOPT_RETURN_IF_ERROR(calls[group].append.run(*stream, index));
+    for (uint32_t kernel : calls[group].active)
+      LLMOPT_RETURN_IF_ERROR(calls[group].attend[kernel].run(*stream, index));
+    LLMOPT_RETURN_IF_ERROR(model.absorb(batch, layer, arrays));
+  }
+  return model.finish(batch);
+}
+
+/// A failure here means that the device is lost; one of the step alone goes into its result.
+Status ModelExecutor::runStep(const StepInput &input, StepRecord &record, bool tables) {
+  auto find = [&](uint64_t step) -> const StepRecord * {
+    for (const StepRecord &each : ring)
+      if (each.step == step)
+        return &each;
+    return nullptr;
+  };
+  record.result.step = input.header().stepId;
+  LLMOPT_RETURN_IF_ERROR(memory.apply(input, tables, *stream));
+  Status status = rows.resolve(input, find);
+  if (status.ok()) {
+    ModelBatch batch = rows.batch();
+    batch.stream = stream.get();
+    if (!batch.rows.empty())
+      status = runLayers(batch);
+    if (status.ok())
+      status = sampleRows(input, rows, model, options.deviceDrafts, record);
+  }
+  Status alive = stream->synchronize();
+  if (!alive.ok())
+    return alive;
+  record.result.status = status;
+  if (!status.ok()) {
+    record.rows.assign(input.rows().size(), {.failed = true});
+    record.drafts.assign(input.rows().size() * options.deviceDrafts, 0);
+    record.result.rows.clear();
+    record.result.tokens.clear();
+  }
+  record.result.statusHash = statusHashOf(input, record.result.tokens);
+  record.step = record.result.step;
+  return {};
+}

@@ -1,0 +1,87 @@
+// A device whose launches fail on command, or that is lost as a whole.
+#pragma once
+
+#include "runtime/device/Device.h"
+
+#include <atomic>
+
+namespace llmopt::test {
+
+using namespace llmopt::runtime;
+
+class FailingDevice : public Device {
+public:
+  explicit FailingDevice(std::shared_ptr<Device> inner) : inner(std::move(inner)) {}
+
+  /// The n-th launch from now on fails; 1 is the next.
+  void failLaunchIn(int launches) { untilFailure = launches; }
+  /// Whatever is asked of the present streams fails; new ones work.
+  void lose() { lostUpTo = made.load(); }
+  uint32_t streams() const { return made; }
+
+  const DeviceFacts &facts() const override { return inner->facts(); }
+  StatusOr<DeviceMemory> allocate(size_t bytes) override { return inner->allocate(bytes); }
+  StatusOr<std::unique_ptr<Stream>> useStream(void *native) override {
+    return inner->useStream(native);
+  }
+  StatusOr<std::shared_ptr<DeviceProgram>> load(bundle::Program program) override {
+    return inner->load(std::move(program));
+  }
+  StatusOr<std::unique_ptr<Stream>> createStream() override {
+    StatusOr<std::unique_ptr<Stream>> stream = inner->createStream();
+    if (!stream)
+      return stream.status();
+    return std::unique_ptr<Stream>(std::make_unique<FailingStream>(*this, *std::move(stream)));
+  }
+
+private:
+  class FailingStream : public Stream {
+  public:
+    FailingStream(FailingDevice &owner, std::unique_ptr<Stream> inner)
+        : owner(owner), inner(std::move(inner)), number(++owner.made) {}
+
+    const std::shared_ptr<Device> &device() const override { return inner->device(); }
+    Status copyIn(void *to, const void *from, size_t bytes) override {
+      return lost() ? gone() : inner->copyIn(to, from, bytes);
+    }
+    Status copyOut(void *to, const void *from, size_t bytes) override {
+      return lost() ? gone() : inner->copyOut(to, from, bytes);
+    }
+    Status copyWithin(void *to, const void *from, size_t bytes) override {
+      return lost() ? gone() : inner->copyWithin(to, from, bytes);
+    }
+    Status fill(void *to, uint8_t value, size_t bytes) override {
+      return lost() ? gone() : inner->fill(to, value, bytes);
+    }
+    Status launch(const DeviceProgram &program, std::span<const KernelCall> kernels,
+                  uint32_t workers) override {
+      if (lost())
+        return gone();
+      if (owner.untilFailure > 0 && --owner.untilFailure == 0)
+        return makeStatus(StatusCode::Internal, "a launch fails, as the test wants it");
+      return inner->launch(program, kernels, workers);
+    }
+    StatusOr<std::unique_ptr<Event>> record() override { return inner->record(); }
+    Status wait(const Event &event) override { return inner->wait(event); }
+    Status synchronize() override { return lost() ? gone() : inner->synchronize(); }
+    Status beginCapture() override { return inner->beginCapture(); }
+    StatusOr<std::unique_ptr<Graph>> endCapture() override { return inner->endCapture(); }
+    Status replay(const Graph &graph) override { return inner->replay(graph); }
+
+  private:
+    bool lost() const { return number <= owner.lostUpTo; }
+    static Status gone() { return makeStatus(StatusCode::Internal, "the device is gone"); }
+
+    FailingDevice &owner;
+    std::unique_ptr<Stream> inner;
+    uint32_t number;
+  };
+
+  void release(void *, size_t) noexcept override {} // memory is the inner device's
+
+  std::shared_ptr<Device> inner;
+  std::atomic<int> untilFailure = 0;
+  std::atomic<uint32_t> made = 0, lostUpTo = 0;
+};
+
+} // namespace llmopt::test

@@ -1,0 +1,132 @@
+#include "Specs.h"
+
+#include "codegen/compile/Compile.h"
+
+#include "mlir/Parser/Parser.h"
+
+#include <fmt/format.h>
+
+using namespace llmopt;
+using namespace llmopt::test;
+
+namespace {
+
+std::string optionsText(const SpecOptions &options) {
+  return options.invariant ? " split(length = 256) schedule(keys = 32, batch_invariant)" : "";
+}
+
+mlir::MLIRContext &context() {
+  static mlir::MLIRContext made = [] {
+    mlir::DialectRegistry registry;
+    registerDialects(registry);
+    return mlir::MLIRContext(registry, mlir::MLIRContext::Threading::DISABLED);
+  }();
+  return made;
+}
+
+Status failed(llvm::Error error) {
+  return Status(StatusCode::InvalidArgument, llvm::toString(std::move(error)));
+}
+
+} // namespace
+
+std::string llmopt::test::maskOf(const TinyGroup &group) {
+  if (!group.window)
+    return "causal";
+  if (!group.sink)
+    return fmt::format("causal and window<{}>", group.window);
+  return fmt::format("causal and (sink<{}> or window<{}>)", group.sink, group.window);
+}
+
+std::string llmopt::test::appendSpec(const SpecOptions &options, const TinyGroup &group) {
+  return fmt::format(R"(
+func.func @append(%k: tensor<?x{0}x{1}xf32>, %v: tensor<?x{0}x{1}xf32>, %slots: tensor<?xi64>,
+                  %kv: !attn.kv_cache<{0}x{1}xf32, page = {2}>) {{
+  attn.append %k, %v, %slots, %kv : tensor<?x{0}x{1}xf32>, tensor<?x{0}x{1}xf32>, tensor<?xi64>,
+              !attn.kv_cache<{0}x{1}xf32, page = {2}>
+  return
+}})",
+                     options.model.kvHeads, options.model.headDim, group.pageSize);
+}
+
+std::string llmopt::test::pagedSpec(const SpecOptions &options, const TinyGroup &group) {
+  return fmt::format(R"(
+func.func @attend(%q: tensor<?x{0}x{2}xf32>, %kv: !attn.kv_cache<{1}x{2}xf32, page = {3}>,
+                  %seq: !attn.sequences) -> tensor<?x{0}x{2}xf32> {{
+  %o = attn.attention %q, %kv, %seq mask({4}){5}
+       : tensor<?x{0}x{2}xf32>, !attn.kv_cache<{1}x{2}xf32, page = {3}>, !attn.sequences
+         -> tensor<?x{0}x{2}xf32>
+  return %o : tensor<?x{0}x{2}xf32>
+}})",
+                     options.model.queryHeads, options.model.kvHeads, options.model.headDim,
+                     group.pageSize, maskOf(group), optionsText(options));
+}
+
+std::string llmopt::test::aloneSpec(const SpecOptions &options, const TinyGroup &group) {
+  return fmt::format(R"(
+func.func @alone(%q: tensor<?x?x{0}x{2}xf32>, %k: tensor<?x?x{1}x{2}xf32>,
+                 %v: tensor<?x?x{1}x{2}xf32>) -> tensor<?x?x{0}x{2}xf32> {{
+  %o = attn.attention %q, %k, %v mask({3}){4}
+       : tensor<?x?x{0}x{2}xf32>, tensor<?x?x{1}x{2}xf32>, tensor<?x?x{1}x{2}xf32>
+         -> tensor<?x?x{0}x{2}xf32>
+  return %o : tensor<?x?x{0}x{2}xf32>
+}})",
+                     options.model.queryHeads, options.model.kvHeads, options.model.headDim,
+                     maskOf(group), optionsText(options));
+}
+
+StatusOr<bundle::Program> llmopt::test::compileText(const std::string &text) {
+  static std::map<std::string, bundle::Program> compiled;
+  if (auto found = compiled.find(text); found != compiled.end())
+    return found->second;
+  auto module = mlir::parseSourceString<mlir::ModuleOp>(text, &context());
+  if (!module || specsOf(*module).size() != 1)
+    return invalidArgument("not one spec: {}", text);
+  llvm::Expected<CompileOptions> options = hostOptions();
+  if (!options)
+    return failed(options.takeError());
+  llvm::Expected<bundle::Program> program = compileSpec(specsOf(*module).front(), *options);
+  if (!program)
+    return failed(program.takeError());
+  return compiled[text] = std::move(*program);
+}
+
+LayerGroup llmopt::test::layerGroup(const TinyConfig &model, const TinyGroup &from) {
+  LayerGroup group;
+  group.layers = from.layers;
+  group.queryHeads = model.queryHeads;
+  group.kvHeads = model.kvHeads;
+  group.keyDim = group.valueDim = model.headDim;
+  group.pages.kind = from.window ? kv::GroupKind::Window : kv::GroupKind::Full;
+  group.pages.pageSize = from.pageSize;
+  group.pages.window = from.window;
+  group.pages.sink = from.sink;
+  group.pages.dataBytes = group.layers.size() * group.layerBytes();
+  return group;
+}
+
+KernelSource llmopt::test::kernelsOf(const SpecOptions &options,
+                                     const std::vector<TinyGroup> &groups) {
+  return [=](const std::string &name) -> StatusOr<std::vector<bundle::Program>> {
+    size_t g = size_t(name.back() - '0');
+    std::string text =
+        name.starts_with("append") ? appendSpec(options, groups[g]) : pagedSpec(options, groups[g]);
+    StatusOr<bundle::Program> program = compileText(text);
+    if (!program)
+      return program.status();
+    return std::vector<bundle::Program>{*std::move(program)};
+  };
+}
+
+std::vector<KernelRule> llmopt::test::rulesOf(const std::vector<TinyGroup> &groups,
+                                              uint32_t prefillTokens, uint32_t maxDraft) {
+  std::vector<KernelRule> rules;
+  for (uint32_t g = 0; g < groups.size(); ++g) {
+    std::string kernel = fmt::format("attend {}", g);
+    rules.push_back({g, step::Phase::Prefill, 1, prefillTokens, kernel});
+    rules.push_back({g, step::Phase::Decode, 1, 1, kernel});
+    if (maxDraft)
+      rules.push_back({g, step::Phase::Verify, 2, 1 + maxDraft, kernel});
+  }
+  return rules;
+}
