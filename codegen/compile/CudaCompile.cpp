@@ -78,6 +78,12 @@ FailureOr<cuda::KernelText> llmopt::cudaText(ModuleOp module, const KernelName &
   if (failed(cuda::lowerToGpu(module, shape)))
     return failure();
   auto function = cast<func::FuncOp>(module.lookupSymbol(kernel.name));
+  // Two blocks hide each other's waits. Said of every kernel, since without it the assembler
+  // aims at more blocks, and spills registers for them.
+  auto shared = function->getAttrOfType<IntegerAttr>(tile::kSharedBytesAttr);
+  constexpr uint64_t kReserved = 1024; // by the system, for each block
+  bool two = !shared || 2 * (shared.getInt() + kReserved) <= options.cudaNumbers.sharedBytesPerSm;
+  function->setAttr(cuda::kBlocksAttr, OpBuilder(function).getI64IntegerAttr(two ? 2 : 1));
   return cuda::emitKernel(function, headOf(function, kernel, schedule, shape, options, spec));
 }
 

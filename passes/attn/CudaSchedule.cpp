@@ -43,7 +43,8 @@ Schedule llmopt::chooseCudaSchedule(const ScheduleRequest &request,
 
   // Decode: the heads of one group, rounded to what a product takes. Fewer rows than warps
   // have steps for: the warps share out the keys.
-  int64_t many = kWarps * kStepRows;
+  // On the plain units twice as many rows would leave too few registers.
+  int64_t many = tensor ? kWarps * kStepRows : kWarps * kStepRows / 2;
   int64_t few = std::min(many, roundUp(std::max<int64_t>(request.group, 1), kStepRows));
   if (few > many / 2)
     few = many;

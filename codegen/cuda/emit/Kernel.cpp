@@ -1,4 +1,5 @@
 // The frame of a kernel: parameters, thread constants, shared memory.
+#include "codegen/cuda/Emit.h"
 #include "codegen/cuda/emit/Printer.h"
 
 #include "llvm/ADT/TypeSwitch.h"
@@ -14,6 +15,8 @@ Printer::Printer(func::FuncOp kernel) : kernel(kernel), warps(4), w(kernel.getLo
 
 std::vector<std::string> Printer::parameterNames() {
   Names fields;
+  for (const char *header : {"abi_version", "slots", "reserved"})
+    fields.fresh(header);
   std::vector<std::string> result;
   for (auto [i, argument] : llvm::enumerate(kernel.getArguments())) {
     auto named = dyn_cast<NameLoc>(argument.getLoc());
@@ -47,7 +50,9 @@ void Printer::head(ArrayRef<std::string> fields) {
   }
   w.close(";");
   w.line("");
-  w.line("extern \"C\" __global__ void __launch_bounds__(" + Twine(32 * warps) + ") " +
+  auto blocks = kernel->getAttrOfType<IntegerAttr>(kBlocksAttr);
+  w.line("extern \"C\" __global__ void __launch_bounds__(" + Twine(32 * warps) + ", " +
+         Twine(blocks ? blocks.getInt() : 1) + ") " +
          kernel.getName() + "(const __grid_constant__ Params p) {");
   w.depth = 1;
 }

@@ -126,7 +126,7 @@ void Printer::fill(const std::string &variable, int64_t count, const std::string
 Expression Printer::element(Value tile, const Expression &index) {
   if (auto constant = bound.find(tile); constant != bound.end())
     return constant->second;
-  const std::string &variable = variables[tile];
+  std::string variable = variables.lookup(tile);
   auto at = [&](const std::string &i) {
     return registersOf(tile) == 1 ? variable : variable + "[" + i + "]";
   };
@@ -168,7 +168,7 @@ void Printer::copyTile(const std::string &to, Value from) {
       fill(to, count, constant->second.text);
     return;
   }
-  const std::string &source = variables[from];
+  std::string source = variables.lookup(from);
   if (source == to)
     return;
   if (count == 1)

@@ -128,7 +128,7 @@ private:
     Location loc = loop.getLoc();
     Value steps = arith::ConstantIndexOp::create(b, loc, ahead);
     return arith::AddIOp::create(b, loc, base,
-                                 arith::MulIOp::create(b, loc, steps, loop.getStep()));
+                                 b.createOrFold<arith::MulIOp>(loc, steps, loop.getStep()));
   }
 
   Value before(Staged &staged, int64_t ahead) {
