@@ -108,7 +108,8 @@ void AttendKernel::loadItem(Value item) {
   rowsUsed = KernelBuilder::called("row_count", word(WORD_OF(WorkItem, rowCount)));
   kvHead = KernelBuilder::called("kv_head", word(WORD_OF(WorkItem, kvHead)));
   sequence = KernelBuilder::called("sequence", word(WORD_OF(WorkItem, sequence)));
-  partialSlot = KernelBuilder::called("partial_slot", word(WORD_OF(WorkItem, partialSlot), /*isSigned=*/true));
+  partialSlot = KernelBuilder::called("partial_slot",
+                                      word(WORD_OF(WorkItem, partialSlot), /*isSigned=*/true));
   auto quad = [&](unsigned q) { return field(BufferRole::Sequences, 8, q, sequence); };
   queryBase = KernelBuilder::called("query_base", quad(QUAD_OF(SequenceRecord, queryBase)));
   keyBase = KernelBuilder::called("key_base", quad(QUAD_OF(SequenceRecord, keyBase)));
@@ -195,7 +196,8 @@ void AttendKernel::loadRows() {
   };
   rows = RowTiles();
   rows.position = KernelBuilder::called(
-      "position", rowTile(i32, [&](Value, Value, Value position, Value) { return cast(position); }));
+      "position",
+      rowTile(i32, [&](Value, Value, Value position, Value) { return cast(position); }));
   rows.query =
       rowTile(i32, [&](Value queryIndex, Value, Value, Value) { return cast(queryIndex); });
   rows.head = rowTile(i32, [&](Value, Value head, Value, Value) { return cast(head); });

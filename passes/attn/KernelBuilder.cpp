@@ -66,8 +66,7 @@ KernelBuilder::KernelBuilder(ModuleOp module, Location loc, const Signature &sig
       continue;
     }
     Value low = arith::TruncIOp::create(b, loc, b.getI32Type(), raw);
-    scalars.push_back(
-        called(entry.name, arith::BitcastOp::create(b, loc, b.getF32Type(), low)));
+    scalars.push_back(called(entry.name, arith::BitcastOp::create(b, loc, b.getF32Type(), low)));
   }
 }
 

@@ -46,8 +46,7 @@ __device__ __forceinline__ void copy_elements(shared_tile<PITCH, SPAN> to, const
 // element by element.
 template <typename T, int ROWS, int COLUMNS, int LANES, int WARPS, int N, int PITCH, int SPAN>
 __device__ __forceinline__ void copy_rows(shared_tile<PITCH, SPAN> to, const T *from,
-                                          const i64 (&rows)[N], i64 stride,
-                                          int columns = COLUMNS) {
+                                          const i64 (&rows)[N], i64 stride, int columns = COLUMNS) {
   constexpr int run = 16 / sizeof(T), rows_at_once = 32 / LANES * WARPS;
   constexpr int padded_rows = (ROWS + 15) / 16 * 16;
   const int first = threadIdx.x / LANES, lane = threadIdx.x % LANES;

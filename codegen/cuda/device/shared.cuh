@@ -57,7 +57,8 @@ template <> __device__ __forceinline__ float word_to_f32<float>(u32 word, int) {
 }
 
 // A chunk of 16 bytes as floats.
-template <typename T, int N> __device__ __forceinline__ void load_chunk(float (&x)[N], u32 address) {
+template <typename T, int N>
+__device__ __forceinline__ void load_chunk(float (&x)[N], u32 address) {
   static_assert(N == 16 / sizeof(T), "a chunk has 16 bytes");
   u32 words[4];
   asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"

@@ -52,8 +52,8 @@ void Printer::head(ArrayRef<std::string> fields) {
   w.line("");
   auto blocks = kernel->getAttrOfType<IntegerAttr>(kBlocksAttr);
   w.line("extern \"C\" __global__ void __launch_bounds__(" + Twine(32 * warps) + ", " +
-         Twine(blocks ? blocks.getInt() : 1) + ") " +
-         kernel.getName() + "(const __grid_constant__ Params p) {");
+         Twine(blocks ? blocks.getInt() : 1) + ") " + kernel.getName() +
+         "(const __grid_constant__ Params p) {");
   w.depth = 1;
 }
 
@@ -63,7 +63,7 @@ LogicalResult Printer::run() {
     bool isWorker = bool(kernel.getArgAttr(argument.getArgNumber(), tile::kWorkerAttr));
     bound[argument] = {isWorker ? "i64(blockIdx.x)" : "p." + field};
   }
-  if (failed(block(kernel.front())))
+  if (failed(block(kernel.front())) || !complete)
     return failure();
   Lines body = std::move(w.lines);
   w.lines = Lines();

@@ -219,7 +219,7 @@ LogicalResult Printer::print(tile::MmaOp mma) {
   w.line(std::string("plain_product") + (mma.getTransposeB() ? "_transposed" : "") + "<" +
          arguments({element, std::to_string(rows), std::to_string(blocks), std::to_string(depth),
                     std::to_string(llvm::alignTo(aType.getDimSize(0), 16))}) +
-         ">(" +
-         arguments({array, use(a).text, second, threadPart(layout, LayoutDim::Row).text}) + ");");
+         ">(" + arguments({array, use(a).text, second, threadPart(layout, LayoutDim::Row).text}) +
+         ");");
   return finish();
 }

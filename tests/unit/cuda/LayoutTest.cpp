@@ -91,8 +91,8 @@ TEST(Layout, an_accumulator_is_a_first_operand) {
 }
 
 TEST(Layout, a_slice_keeps_its_dimension_and_copies_the_other) {
-  for (const Layout &layout : {accumulatorLayout(64, 72, 4), plainProductLayout(20, 64, 4, 1),
-                               blockedLayout(5, 100, 4)}) {
+  for (const Layout &layout :
+       {accumulatorLayout(64, 72, 4), plainProductLayout(20, 64, 4, 1), blockedLayout(5, 100, 4)}) {
     Layout rows = layout.slice(LayoutDim::Row);
     for (int64_t warp = 0; warp < 4; ++warp)
       for (int64_t lane = 0; lane < 32; ++lane) {

@@ -35,15 +35,15 @@ TEST(CudaSchedule, small_shared_memory_means_fewer_keys_or_stages) {
 }
 
 TEST(CudaSchedule, batch_invariant_programs_have_one_kernel_without_slices) {
-  Schedule schedule = chooseCudaSchedule(
-      {.group = 4, .dQk = 64, .dV = 64, .batchInvariant = true}, chip("sm_80"));
+  Schedule schedule =
+      chooseCudaSchedule({.group = 4, .dQk = 64, .dV = 64, .batchInvariant = true}, chip("sm_80"));
   EXPECT_EQ(schedule.rows, (std::vector<int64_t>{64}));
   EXPECT_EQ(schedule.slices, (std::vector<int64_t>{1}));
 }
 
 TEST(CudaSchedule, wishes_of_the_spec_hold) {
-  Schedule schedule = chooseCudaSchedule(
-      {.group = 4, .dQk = 64, .dV = 64, .rows = 32, .keys = 32}, chip("sm_80"));
+  Schedule schedule =
+      chooseCudaSchedule({.group = 4, .dQk = 64, .dV = 64, .rows = 32, .keys = 32}, chip("sm_80"));
   EXPECT_EQ(schedule.rows, (std::vector<int64_t>{32}));
   EXPECT_EQ(schedule.keys, 32);
 }

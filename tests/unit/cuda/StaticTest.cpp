@@ -33,8 +33,8 @@ std::string specOf(const Named &named) {
   std::string q = fmt::format("tensor<?x32x{}x{}>", named.dQk, named.type);
   std::string o = fmt::format("tensor<?x32x{}x{}>", named.dV, named.type);
   std::string value = named.dV == named.dQk ? "" : fmt::format(", v_dim = {}", named.dV);
-  std::string cache = fmt::format("!attn.kv_cache<8x{}x{}{}, page = {}>", named.dQk, named.type,
-                                  value, named.page);
+  std::string cache =
+      fmt::format("!attn.kv_cache<8x{}x{}{}, page = {}>", named.dQk, named.type, value, named.page);
   return fmt::format("func.func @kernel(%q: {0}, %kv: {1}, %seq: !attn.sequences) -> {2} {{\n"
                      "  %o = attn.attention %q, %kv, %seq {3} : {0}, {1}, !attn.sequences -> {2}\n"
                      "  return %o : {2}\n}}",
