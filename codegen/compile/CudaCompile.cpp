@@ -68,6 +68,10 @@ cuda::BlockShape llmopt::blockShapeFor(const KernelName &kernel, const Schedule 
   // One row at a time: more warps would only hold copies of it.
   if (kernel.kind == bundle::KernelKind::Merge || kernel.kind == bundle::KernelKind::Combine)
     shape.warps = 1;
+  // A warp takes 16 rows on tensor cores: further warps would hold copies.
+  int64_t steps = kernel.rows * kernel.slices / 16;
+  if (kernel.kind == bundle::KernelKind::Attend && kernel.slices > 1 && steps < shape.warps)
+    shape.warps = steps;
   return shape;
 }
 

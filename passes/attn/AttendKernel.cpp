@@ -16,21 +16,6 @@ using Pred = arith::CmpIPredicate;
 #define WORD_OF(record, field) unsigned(offsetof(bundle::record, field) / 4)
 #define QUAD_OF(record, field) unsigned(offsetof(bundle::record, field) / 8)
 
-TokenArray::TokenArray(KernelBuilder &k, int buffer, bool ragged) {
-  unsigned token = ragged ? 0 : 1;
-  batchStride = ragged ? Value() : k.stride(buffer, 0);
-  tokenStride = k.stride(buffer, token);
-  headStride = k.stride(buffer, token + 1);
-  if (k.signature.buffers[buffer].extents.size() > token + 2)
-    innerStride = k.stride(buffer, token + 2);
-}
-
-Value TokenArray::offset(KernelBuilder &k, Value batch, Value queryBase, Value query,
-                         Value head) const {
-  Value offset = k.add(k.mul(k.add(queryBase, query), tokenStride), k.mul(head, headStride));
-  return batchStride ? k.add(offset, k.mul(batch, batchStride)) : offset;
-}
-
 namespace {
 
 class AttendKernel {

@@ -11,6 +11,9 @@ constexpr int64_t kWarps = 4;
 /// Rows of one mma.m16n8k16.
 constexpr int64_t kStepRows = 16;
 
+/// Head size from which a thread has no registers for the scores of 64 keys.
+constexpr int64_t kWideHead = 192;
+
 int64_t roundUp(int64_t value, int64_t multiple) {
   return (value + multiple - 1) / multiple * multiple;
 }
@@ -72,6 +75,9 @@ Schedule llmopt::chooseCudaSchedule(const ScheduleRequest &request,
     return most;
   };
   for (Sizes sizes : choices) {
+    // A thread's accumulators take dV / 2 registers and its scores keys / 2, of 255.
+    if (tensor && request.dV > kWideHead && sizes.keys > 32)
+      continue;
     chosen = sizes;
     if (request.keys > 0)
       chosen.keys = request.keys;

@@ -28,7 +28,8 @@ Expression Printer::use(Value value) {
   auto known = bound.find(value);
   if (known != bound.end())
     return known->second;
-  emitError(value.getLoc()) << "a value of type " << value.getType() << " has no text where it is used";
+  emitError(value.getLoc()) << "a value of type " << value.getType()
+                            << " has no text where it is used";
   complete = false;
   return number(0);
 }
@@ -42,11 +43,9 @@ void Printer::define(Value value, Expression expression) {
   bool here = value.hasOneUse() &&
               value.getUses().begin()->getOwner()->getBlock() == value.getParentBlock();
   bool inRegion = isa_and_nonnull<tile::MapOp>(value.getParentBlock()->getParentOp());
-  bool atom =
-      expression.binds == Precedence::Atom && !isCall && !named && (!isLoad || inRegion);
-  if (!named &&
-      ((atom && expression.text.size() < 24) ||
-       (here && expression.text.size() <= kInlineLength))) {
+  bool atom = expression.binds == Precedence::Atom && !isCall && !named && (!isLoad || inRegion);
+  if (!named && ((atom && expression.text.size() < 24) ||
+                 (here && expression.text.size() <= kInlineLength))) {
     bound[value] = expression;
     return;
   }

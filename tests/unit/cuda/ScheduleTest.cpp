@@ -25,7 +25,7 @@ TEST(CudaSchedule, groups_of_many_heads_fill_the_large_tile) {
 }
 
 TEST(CudaSchedule, small_shared_memory_means_fewer_keys_or_stages) {
-  ScheduleRequest wide{.group = 2, .dQk = 256, .dV = 256};
+  ScheduleRequest wide{.group = 2, .dQk = 384, .dV = 192};
   Schedule large = chooseCudaSchedule(wide, chip("sm_90"));
   Schedule small = chooseCudaSchedule(wide, chip("sm_86"));
   EXPECT_LT(small.keys * small.stages, large.keys * large.stages);

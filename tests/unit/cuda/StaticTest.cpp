@@ -47,8 +47,9 @@ struct Implied {
 };
 
 Implied implied(const Named &named, const bundle::Kernel &kernel) {
-  int64_t rows = kernel.tileRows, keys = kernel.tileKeys, slices = rows == 16 ? 4 : 1;
-  keys /= slices; // of a warp
+  int64_t rows = kernel.tileRows, keys = kernel.tileKeys;
+  if (rows == 16)
+    keys = 16; // of a warp: the warps share out the keys of a tile
   int64_t blocks = std::max<int64_t>(rows / 64, 1);
   int64_t n = ceilDiv(keys, 8), k = ceilDiv(named.dQk, 16);
   int64_t vn = ceilDiv(named.dV, 8), vk = ceilDiv(keys, 16);
