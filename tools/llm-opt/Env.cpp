@@ -1,5 +1,6 @@
 // llm-opt env: versions and the machine, for a bug report.
 #include "runtime/bundle/WorkItem.h"
+#include "runtime/cache/BundleStore.h"
 #include "runtime/device/cpu/ThreadPool.h"
 #include "runtime/target/CpuInfo.h"
 #include "tools/import/Onnx.h"
@@ -35,6 +36,8 @@ int envCommand(int argc, char **argv) {
       {"bf16_dot", target.hasBf16Dot},
       {"l2_bytes", target.l2Bytes},
       {"features", runtime::featureString(*cpu)},
+      {"cache", runtime::defaultCacheFolder()},
+      {"cache_limit", runtime::defaultCacheLimit()},
       {"cuda", "not in this build"},
       {"onnx_import",
        importer::onnxIsAvailable() ? "available" : "not in this build: libonnx-dev was missing"}};
