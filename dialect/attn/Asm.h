@@ -38,6 +38,8 @@ mlir::LogicalResult verifyMask(EmitError emitError, mlir::Attribute mask, const 
 /// front names none; the keyword is consumed and returned.
 mlir::OptionalParseResult parseBareAttribute(mlir::AsmParser &parser, llvm::StringRef *keyword,
                                              mlir::Attribute &attribute);
+/// What a mask expression may name: "causal, window, ...".
+std::string maskNames();
 /// Print an attn attribute without its `#attn.` prefix; failure when it is foreign.
 mlir::LogicalResult printBareAttribute(mlir::AsmPrinter &printer, mlir::Attribute attribute);
 

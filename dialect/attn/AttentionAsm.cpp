@@ -52,9 +52,18 @@ private:
     bool modifiesScore = word == "softcap" || word == "bias" || word == "alibi";
     if (!modifiesScore && !given.insert(word).second)
       return parser.emitError(loc) << "clause '" << word << "' is given twice";
-    if (parser.parseLParen() || parseClauseBody(word) || parser.parseRParen())
+    if (parser.parseLParen() || parseClauseBody(word))
       return failure();
-    return success();
+    SMLoc end = parser.getCurrentLocation();
+    if (succeeded(parser.parseOptionalRParen()))
+      return success();
+    InFlightDiagnostic error = parser.emitError(end) << "expected ')'";
+    if (word == "mask")
+      return error << ", 'and' or 'or' after a mask";
+    if (word == "scale" || word == "softcap" || word == "alibi")
+      return error << " after the number; " << word
+                   << " takes one number or argN, and nothing is calculated: write 0.125 for 1/8";
+    return error;
   }
 
   ParseResult parseClauseBody(StringRef word) {

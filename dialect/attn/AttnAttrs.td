@@ -45,7 +45,7 @@ def Attn_WindowAttr : Attn_Mask<"Window", "window"> {
   let summary = "keys near the query position p";
   let description = [{
     `window<W>`: p - W + 1 <= j <= p: at most W keys, the current one counted; W >= 1
-    (below 1 at run time no key is left, by the same formula).
+    (at run time too; below 1 in a tensor no key is left, by the same formula).
     `window<left = L, right = R>`: p - L <= j <= p + R; a side of -1 (any negative value
     at run time) is open.
     W, L, R are run-time numbers: integers, or `argN` (a scalar or one value a head).
@@ -155,7 +155,10 @@ class Attn_Score<string name, string mnemonic>
 
 def Attn_SoftcapAttr : Attn_Score<"Softcap", "softcap"> {
   let summary = "s -> c * tanh(s / c); c <= 0 leaves s (Gemma 2, arXiv:2408.00118)";
-  let description = [{ c is a run-time number: a finite float, or `argN` (f32, a scalar or one value a head). }];
+  let description = [{
+    c is a run-time number: a finite float from 0 (off), or `argN` (f32, a scalar or one
+    value a head). A negative number for all heads is refused.
+  }];
   let parameters = (ins "::mlir::Attribute":$cap);
   let hasCustomAssemblyFormat = 1;
   let genVerifyDecl = 1;

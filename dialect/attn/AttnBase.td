@@ -18,7 +18,9 @@ def Attn_Dialect : Dialect {
         o_i    = sum_j softmax(s(i,.))_j * v_j
 
     A row that sees no key yields 0 and a log-sum-exp of -inf. A score of -inf after the
-    modifications counts as unseen. Scores and sums are float32.
+    modifications counts as unseen. Scores and sums are float32. Where K and V are f16 or
+    bf16, each weight exp(s - running maximum) is rounded to that format for its product
+    with v_j; the sum that divides the output is that of the unrounded weights.
 
     *Positions.* Keys have positions 0 .. kv_len-1. Query i of a sequence has position
     i + (kv_len - q_len): the last query stands at the last key. Masks and custom regions

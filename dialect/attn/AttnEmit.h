@@ -8,6 +8,8 @@
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/Value.h"
 
+#include <limits>
+
 namespace llmopt::attn {
 
 /// A run-time number of a mask or score modification: `value` is an IntegerAttr or
@@ -18,6 +20,10 @@ struct NumberUse {
   llvm::StringRef name;  ///< "window", "softcap", ...: the caller overrides it by this
   mlir::Attribute value;
   bool isFloat;
+  /// Smallest value that a caller may give for all heads, and what to say of a smaller one.
+  /// Values for each head lie on the device and are not looked at.
+  double least = -std::numeric_limits<double>::infinity();
+  llvm::StringRef advice = "";
 };
 
 /// Emits for one (query, key) pair of a tile. All values are scalars; the target

@@ -40,6 +40,10 @@ def Attn_SequencesType : Attn_Type<"Sequences", "sequences"> {
     `cu_seqlens_q` (i32, B + 1) for a ragged query, `cu_seqlens_kv` (i32, B + 1) for ragged
     K and V, `kv_len` (i32, B) and the page table for a cache, `kv_len` for dense K and V
     (keys from kv_len on are padding). Bound by name when a kernel is called.
+
+    Offsets ascend from 0. They may end before the array does: the rows after the last
+    offset belong to no sequence (padding of a captured graph), are not read, and their
+    output is not written.
   }];
 }
 

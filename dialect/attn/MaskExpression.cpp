@@ -69,7 +69,8 @@ private:
       StringRef keyword;
       parsed = parseBareAttribute(parser, &keyword, mask);
       if (!parsed.has_value())
-        return parser.emitError(loc) << "unknown mask '" << keyword << "'";
+        return parser.emitError(loc) << "unknown mask '" << keyword << "'; known are "
+                                     << maskNames() << ", joined by and, or, not";
     }
     if (failed(*parsed))
       return failure();

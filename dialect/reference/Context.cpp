@@ -1,5 +1,8 @@
 #include "dialect/reference/Context.h"
 
+#include "llvm/ADT/APFloat.h"
+#include "llvm/ADT/SmallString.h"
+
 namespace llmopt::reference {
 
 llvm::Error error(const llvm::Twine &message) {
@@ -28,18 +31,36 @@ llvm::Expected<Array> Context::argument(unsigned index) const {
   return array("arg" + std::to_string(index));
 }
 
+static std::string textOf(double value) {
+  llvm::SmallString<24> text;
+  llvm::APFloat(value).toString(text);
+  return text.str().str();
+}
+
+/// `value` of a number for all heads, unless the caller may not give it.
+static llvm::Expected<Number> checked(attn::AttentionOp op, mlir::Attribute owner, unsigned index,
+                                      const std::string &name, double value) {
+  for (const attn::NumberUse &use : op.getNumbers()) {
+    if (use.owner != owner || use.index != index || value >= use.least)
+      continue;
+    std::string advice = use.advice.empty() ? "" : "; " + use.advice.str();
+    return error("number '" + name + "' is " + textOf(value) + "; " + textOf(use.least) +
+                 " and more are allowed" + advice);
+  }
+  return Number{{value}};
+}
+
 llvm::Expected<Number> Context::number(mlir::Attribute owner, unsigned index,
                                        mlir::Attribute value) const {
   if (auto arg = llvm::dyn_cast<attn::ArgAttr>(value)) {
     llvm::Expected<Array> array = argument(arg.getIndex());
     if (!array)
       return array.takeError();
-    Number number;
     if (array->rank() == 0)
-      number.values.push_back(array->at({}));
-    else
-      for (int64_t h = 0; h < array->shape[0]; ++h)
-        number.values.push_back(array->at({h}));
+      return checked(op, owner, index, "arg" + std::to_string(arg.getIndex()), array->at({}));
+    Number number;
+    for (int64_t h = 0; h < array->shape[0]; ++h)
+      number.values.push_back(array->at({h}));
     return number;
   }
   for (const LiteralNumber &literal : literalNumbers(op)) {
@@ -47,7 +68,8 @@ llvm::Expected<Number> Context::number(mlir::Attribute owner, unsigned index,
       continue;
     auto override = inputs.numbers.find(literal.name);
     if (override != inputs.numbers.end())
-      return Number{{literal.use.isFloat ? float(override->second) : override->second}};
+      return checked(op, owner, index, literal.name,
+                     literal.use.isFloat ? float(override->second) : override->second);
   }
   if (auto integer = llvm::dyn_cast<mlir::IntegerAttr>(value))
     return Number{{double(integer.getValue().getSExtValue())}};

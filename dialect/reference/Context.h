@@ -37,7 +37,7 @@ struct Context {
   llvm::Expected<Array> argument(unsigned index) const;
   /// Number `index` of `owner` (see attn::NumberUse), whose attribute is `value`: an
   /// argument's array, or the literal unless the caller overrides it by name.
-  /// Floats are float32 values.
+  /// Floats are float32 values. Fails where one for all heads is below what the use allows.
   llvm::Expected<Number> number(mlir::Attribute owner, unsigned index, mlir::Attribute value) const;
 };
 

@@ -216,6 +216,9 @@ void Signature::addNumbers() {
     } else {
       slot.scalar = addScalar(use.name, use.isFloat, use.value);
     }
+    // An argument of several uses keeps the strictest limit.
+    if (bundle::Scalar &scalar = scalars[slot.scalar]; slot.buffer < 0 && scalar.least < use.least)
+      scalar.least = use.least, scalar.advice = use.advice.str();
     numbers.push_back({use.owner, use.index, slot});
   }
 }

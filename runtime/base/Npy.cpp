@@ -225,8 +225,9 @@ StatusOr<NpyArray> decodeNpy(std::span<const uint8_t> file, std::string_view nam
   if (!type)
     return makeStatus(StatusCode::Unsupported,
                       "file '{}' has elements of type '{}'; allowed are little-endian "
-                      "f2, f4, f8, i1, i4, i8, u1, u4, b1 and V2 (bf16)",
-                      name, header.descr);
+                      "f2, f4, f8, i1, i4, i8, u1, u4, b1 and V2 (bf16){}",
+                      name, header.descr,
+                      header.descr.ends_with("u2") ? "; save bf16 bits as array.view('V2')" : "");
   if (header.fortranOrder && header.shape.size() > 1)
     return makeStatus(StatusCode::Unsupported,
                       "file '{}' is in Fortran order; C order is allowed; save "

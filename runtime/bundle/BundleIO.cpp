@@ -5,6 +5,8 @@
 #include "runtime/bundle/BoundsEval.h"
 
 #include <cstring>
+#include <filesystem>
+#include <fstream>
 #include <new>
 
 #define XXH_INLINE_ALL
@@ -84,6 +86,8 @@ template <typename Archive> void transfer(Archive &archive, Record<Archive, Scal
   archive.number("scalar integer default", scalar.intDefault);
   archive.number("scalar float default", scalar.floatDefault);
   archive.number("scalar per-head buffer", scalar.perHeadBuffer);
+  archive.number("scalar least value", scalar.least);
+  archive.text("scalar advice", scalar.advice, kMaxNameBytes);
 }
 
 template <typename Archive> void transfer(Archive &archive, Record<Archive, Kernel> &kernel) {
@@ -136,7 +140,7 @@ template <typename Archive> void transfer(Archive &archive, Record<Archive, Prog
     archive.number("slot buffer", slot.buffer);
     archive.number("slot dimension", slot.dim);
   });
-  archive.list("scalars", program.scalars, kMaxListEntries, 25,
+  archive.list("scalars", program.scalars, kMaxListEntries, 37,
                [&](auto &scalar) { transfer(archive, scalar); });
   archive.list("kernels", program.kernels, kMaxListEntries, 49,
                [&](auto &kernel) { transfer(archive, kernel); });
@@ -241,6 +245,20 @@ StatusOr<std::vector<Program>> deserializeFamily(std::span<const uint8_t> bytes)
     return makeStatus(StatusCode::ResourceExhausted, "no memory for a bundle of {} bytes",
                       bytes.size());
   }
+}
+
+bool looksLikeBundle(std::string_view bytes) {
+  return bytes.starts_with(std::string_view(kMagic, sizeof(kMagic)));
+}
+
+bool isBundleFile(const std::string &path) {
+  std::error_code ignored;
+  // A pipe can be read only once.
+  if (!std::filesystem::is_regular_file(path, ignored))
+    return false;
+  char start[sizeof(kMagic)] = {};
+  std::ifstream(path, std::ios::binary).read(start, sizeof(start));
+  return looksLikeBundle({start, sizeof(start)});
 }
 
 StatusOr<Program> deserialize(std::span<const uint8_t> bytes) {

@@ -18,12 +18,13 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace llmopt::bundle {
 
 /// Version of the encoding; the records' own version is kAbiVersion.
-inline constexpr uint32_t kFormatVersion = 2;
+inline constexpr uint32_t kFormatVersion = 3;
 
 /// Limits of what is read. Far above what any spec needs.
 inline constexpr uint64_t kMaxBundleBytes = uint64_t{1} << 31;
@@ -41,6 +42,10 @@ inline constexpr uint32_t kMaxFamily = 64;
 std::vector<uint8_t> serialize(const Program &program);
 /// All programs must have the same ABI version.
 std::vector<uint8_t> serialize(std::span<const Program> family);
+
+/// Whether bytes, or a file that can be read, begin as a bundle does.
+bool looksLikeBundle(std::string_view bytes);
+bool isBundleFile(const std::string &path);
 
 /// DataLoss for bytes that are not a whole, intact bundle; Unavailable for a
 /// bundle of another format or ABI version, which must be compiled again;

@@ -7,6 +7,7 @@
 
 #include <array>
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -85,6 +86,10 @@ struct Scalar {
   double floatDefault = 0;
   /// Buffer of per-head values that overrides the default; -1: one value for all heads.
   int32_t perHeadBuffer = -1;
+  /// Smallest value that a caller may give, and what to say of a smaller one. Values of
+  /// `perHeadBuffer` are not looked at.
+  double least = -std::numeric_limits<double>::infinity();
+  std::string advice = {};
   bool operator==(const Scalar &) const = default;
 };
 

@@ -96,17 +96,6 @@ void broadcast(const Buffer &buffer, ArrayRef &array) {
       array.strides[dim] = 0;
 }
 
-Status checkNames(const Program &program, const CallArguments &arguments) {
-  for (const auto &[name, array] : arguments.arrays) {
-    bool known = std::any_of(program.buffers.begin(), program.buffers.end(),
-                             [&](const Buffer &b) { return b.name == name && !isPlanBuffer(b); });
-    if (!known)
-      return invalidArgument("there is no array '{}'; the program takes {}", name,
-                             callersArrays(program));
-  }
-  return {};
-}
-
 double readNumber(const ArrayRef &array, int64_t index) {
   const auto *base = static_cast<const uint8_t *>(array.hostData());
   const uint8_t *at = base + index * array.strides[0] * int64_t{bytesOf(array.type)};
@@ -166,12 +155,17 @@ Status resolveOne(const Scalar &scalar, const CallArguments &arguments, const Ar
       return invalidArgument("scalar '{}' is {}; the program wants an integer", scalar.name,
                              std::get<double>(given->second));
     // Kernels compute positions in 32 bits.
-    if (wantsInteger && *asInteger != static_cast<int32_t>(*asInteger))
-      return invalidArgument("scalar '{}' is {}; {} to {} are allowed", scalar.name, *asInteger,
-                             std::numeric_limits<int32_t>::min(),
-                             std::numeric_limits<int32_t>::max());
     integer = asInteger ? *asInteger : 0;
     number = asInteger ? static_cast<double>(*asInteger) : std::get<double>(given->second);
+    bool tooSmall = number < scalar.least;
+    std::string advice = tooSmall && !scalar.advice.empty() ? "; " + scalar.advice : "";
+    if (wantsInteger && (tooSmall || integer != static_cast<int32_t>(integer)))
+      return invalidArgument("scalar '{}' is {}; {} to {} are allowed{}", scalar.name, integer,
+                             std::max(scalar.least, double(std::numeric_limits<int32_t>::min())),
+                             std::numeric_limits<int32_t>::max(), advice);
+    if (tooSmall)
+      return invalidArgument("scalar '{}' is {}; {} and more are allowed{}", scalar.name, number,
+                             scalar.least, advice);
   }
   auto single = static_cast<float>(number);
   table.slots.push_back(wantsInteger ? std::bit_cast<uint64_t>(integer)
@@ -196,6 +190,17 @@ ArrayRef ArrayRef::contiguous(void *data, ElementType type, std::vector<int64_t>
     stride *= std::max<int64_t>(shape[dim], 1);
   }
   return {data, type, std::move(shape), std::move(strides), nullptr};
+}
+
+Status checkNames(const Program &program, const CallArguments &arguments) {
+  for (const auto &[name, array] : arguments.arrays) {
+    bool known = std::any_of(program.buffers.begin(), program.buffers.end(),
+                             [&](const Buffer &b) { return b.name == name && !isPlanBuffer(b); });
+    if (!known)
+      return invalidArgument("there is no array '{}'; the program takes {}", name,
+                             callersArrays(program));
+  }
+  return {};
 }
 
 StatusOr<BoundArrays> matchArrays(const Program &program, const CallArguments &arguments) {

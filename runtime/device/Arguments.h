@@ -44,6 +44,9 @@ struct CallArguments {
 /// ones have no entry.
 using BoundArrays = std::vector<std::optional<ArrayRef>>;
 
+/// Refuses an array that the program does not know.
+Status checkNames(const bundle::Program &program, const CallArguments &arguments);
+
 /// Matches arrays to buffers by name and checks rank, element type, static
 /// extents and that extents which mean the same thing (batch, tokens, heads,
 /// ...) agree. A dimension of a bias or mask that has extent 1 gets stride 0.

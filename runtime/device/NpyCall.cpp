@@ -1,6 +1,8 @@
 #include "runtime/device/NpyCall.h"
 
+#include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <optional>
 
 namespace llmopt::runtime {
@@ -43,12 +45,48 @@ NpyType npyTypeOf(ElementType type) {
   }
 }
 
+/// The array with its elements as `To`; `From` are what it has.
+template <typename From, typename To>
+Status convertIntegers(const std::string &name, NpyType type, NpyArray &array) {
+  size_t count = array.bytes.size() / sizeof(From);
+  std::vector<uint8_t> bytes(count * sizeof(To));
+  for (size_t i = 0; i < count; ++i) {
+    From value;
+    std::memcpy(&value, array.bytes.data() + i * sizeof(From), sizeof(From));
+    auto converted = static_cast<To>(value);
+    if (converted != value)
+      return invalidArgument("array '{}' holds {} at element {}; the program takes it as {}", name,
+                             value, i, toString(type));
+    std::memcpy(bytes.data() + i * sizeof(To), &converted, sizeof(To));
+  }
+  array.type = type;
+  array.bytes = std::move(bytes);
+  return {};
+}
+
+/// Makes the elements what `buffer` wants where that changes no value.
+Status adapt(const bundle::Buffer &buffer, NpyArray &array) {
+  if (buffer.type == ElementType::I32 && array.type == NpyType::I64)
+    return convertIntegers<int64_t, int32_t>(buffer.name, NpyType::I32, array);
+  if (buffer.type == ElementType::I64 && array.type == NpyType::I32)
+    return convertIntegers<int32_t, int64_t>(buffer.name, NpyType::I64, array);
+  if (buffer.type == ElementType::BF16 && array.type != NpyType::BF16)
+    return invalidArgument("array '{}' has element type {}; the program wants bf16; save "
+                           "array.astype(ml_dtypes.bfloat16), or the bits as items of type '<V2'",
+                           buffer.name, toString(array.type));
+  return {};
+}
+
 } // namespace
 
 Status NpyCall::addInput(const std::string &name, const std::string &path) {
   StatusOr<NpyArray> array = readNpy(path);
   if (!array)
     return array.status();
+  auto buffer = std::find_if(program.buffers.begin(), program.buffers.end(),
+                             [&](const bundle::Buffer &b) { return b.name == name; });
+  if (buffer != program.buffers.end())
+    LLMOPT_RETURN_IF_ERROR(adapt(*buffer, *array));
   std::optional<ElementType> type = elementTypeOf(array->type);
   if (!type)
     return invalidArgument("{}: elements are {}; kernels take f32, f16, bf16, bool and integers",
@@ -68,11 +106,15 @@ void NpyCall::addNumber(const std::string &name, double value) {
 }
 
 Status NpyCall::makeOutputs() {
+  // A misspelt name would leave another array missing: it is the better message.
+  LLMOPT_RETURN_IF_ERROR(checkNames(program, given));
   const char *like = program.facts.queryHeads ? "q" : "partials";
   auto query = given.arrays.find(like);
   for (const bundle::Buffer &buffer : program.buffers) {
     if (!buffer.output)
       continue;
+    if (given.arrays.contains(buffer.name))
+      return invalidArgument("array '{}' is a result; it cannot be given", buffer.name);
     if (query == given.arrays.end())
       return invalidArgument("the array '{}' is missing; the results have its shape", like);
     std::vector<int64_t> shape = query->second.shape;

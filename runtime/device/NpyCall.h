@@ -17,11 +17,12 @@ public:
   NpyCall(const NpyCall &) = delete;
   NpyCall &operator=(const NpyCall &) = delete;
 
+  /// int32 and int64 are converted where the program wants the other: exactly, or refused.
   Status addInput(const std::string &name, const std::string &path);
   /// An integer where the program wants one and the value is one.
   void addNumber(const std::string &name, double value);
   /// Memory for the results: shaped as the query, with d_v; without the last dimension for
-  /// LSE. After the inputs.
+  /// LSE. Zeros, which stay in rows that belong to no sequence. After the inputs.
   Status makeOutputs();
   Status writeOutput(const std::string &name, const std::string &path) const;
 

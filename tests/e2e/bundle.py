@@ -108,7 +108,7 @@ def refused(content, pattern):
     """A bundle with this content ends with exit code 1 and one line that says why."""
     with open("bad.bundle", "wb") as out:
         out.write(content)
-    result = run("run", "bad.bundle")
+    result = run("run", "bad.bundle", "--json")
     lines = result.stderr.splitlines()
     check(result.returncode == 1, f"{pattern}: exit code {result.returncode}")
     check(len(lines) == 1 and lines[0].startswith("llm-opt run: ") and pattern in lines[0],

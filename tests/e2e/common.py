@@ -32,7 +32,8 @@ def check(condition, message):
 
 
 # Format of `struct`, bytes of an element, by the type's name in a .npy header.
-FORMATS = {"<f4": "f", "<f8": "d", "<i4": "i", "<i8": "q", "<f2": "e"}
+FORMATS = {"<f4": "f", "<f8": "d", "<i4": "i", "<i8": "q", "<f2": "e",
+           "<u2": "H", "<V2": "H"}
 
 
 def write_npy(path, shape, values, kind="<f4"):

@@ -1,5 +1,6 @@
 """Mistakes on the command line: exit code 1 and the whole of stderr, word for word."""
 import os
+import shutil
 import stat
 
 from common import check, run, write_npy
@@ -58,8 +59,8 @@ for command, rest in (("verify", ["f.mlir"]), ("run", ["f.mlir"]), ("fuzz", []),
 
 MISSING = "llm-opt: cannot open input file 'absent.mlir': No such file or directory"
 for command in ("verify", "compile", "explain", "run"):
-    refuse([command, "absent.mlir"], MISSING)
-refuse(["run", "none.mlir"], "llm-opt: none.mlir: no function holds an attn op")
+    refuse([command, "absent.mlir", *(["--json"] if command == "run" else [])], MISSING)
+refuse(["run", "none.mlir", "--json"], "llm-opt: none.mlir: no function holds an attn op")
 refuse(["verify", "none.mlir"], "llm-opt: none.mlir: no function holds an attn op")
 refuse(["verify", "f.mlir", "--func", "g"], "llm-opt: f.mlir: no spec function is called @g")
 refuse(["tune"], "llm-opt: unknown command 'tune'; 'llm-opt --help' lists the commands")
@@ -85,15 +86,19 @@ refuse(["compile", "f.mlir"], "llm-opt compile: a bundle is binary; name a file 
 refuse(["compile", "two.mlir", "-o", "two.bundle"],
        "llm-opt compile: the file holds 2 specs; a bundle holds one; choose with --func")
 
-refuse(["run", "two.mlir", *inputs()],
+refuse(["run", "two.mlir", *inputs(), "--json"],
        "llm-opt run: the file holds several specs; choose one with --func")
 
 def run_with(want, *options, **files):
     """`llm-opt run` on f.mlir with other files or options."""
-    refuse(["run", "f.mlir", *inputs(**files), *options], "llm-opt run: " + want)
+    output = () if "--output" in options else ("--output", "o=unused.npy")
+    refuse(["run", "f.mlir", *inputs(**files), *options, *output], "llm-opt run: " + want)
 
 
 run_with("the array 'q' is missing; the results have its shape", q=None)
+# An unknown name comes first: it is the misspelt one.
+run_with("there is no array 'Q'; the program takes q, k, v, o", q=None, Q="ok.npy")
+run_with("array 'o' is a result; it cannot be given", o="ok.npy")
 run_with("file 'junk.npy' is not a .npy file", q="junk.npy")
 run_with("file 'absent.npy': cannot open: No such file or directory", q="absent.npy")
 run_with("array 'q' has 3 extents and 3 strides; the program wants rank 4 with shape "
@@ -112,16 +117,23 @@ for value in ("nan", "inf", "-inf", "1e39", "1e999"):
            f"llm-opt verify: --shape scale={value}: a length is negative, or a number too large")
 run_with("there is no scalar 'wndow'; the program takes scale, window", "--set", "wndow=3")
 run_with("scalar 'window' is 2.5; the program wants an integer", "--set", "window=2.5")
-run_with("scalar 'window' is 2147483648; -2147483648 to 2147483647 are allowed",
-         "--set", "window=2147483648")
+run_with("scalar 'window' is 2147483648; 1 to 2147483647 are allowed", "--set", "window=2147483648")
+for value in (0, -1, -2147483649):
+    NO_WINDOW = (f"scalar 'window' is {value}; 1 to 2147483647 are allowed; leave the window out of "
+                 "the mask for none")
+    run_with(NO_WINDOW, "--set", f"window={value}")
+    refuse(["verify", "f.mlir", "--shape", f"q=1,kv=5,window={value}"],
+           f"llm-opt verify: f.mlir @f: case 'given shape': {NO_WINDOW}")
 # A pipe of our own stands for devices too: renaming a file onto one would destroy it.
 if not os.path.exists("pipe"):
     os.mkfifo("pipe")
 run_with("'pipe' is no regular file; name a file to write", "--output", "o=pipe")
 check(stat.S_ISFIFO(os.stat("pipe").st_mode), "writing must leave a pipe alone")
 # All outputs are looked at before the first is written.
-for second, want in (("lse=l.npy", "--output lse=l.npy: the spec has no result of that name; o "
-                      "and lse are results"),
+for second, want in (("lse=l.npy", "--output lse=l.npy: the spec returns no LSE; give its "
+                      "attention a second result, tensor<?x?x2xf32>, and return it as well"),
+                     ("out=l.npy", "--output out=l.npy: the spec has no result of that name; it "
+                      "has o"),
                      ("o", "--output o: NAME=VALUE is wanted"),
                      ("o=pipe", "'pipe' is no regular file; name a file to write"),
                      ("o=first.npy", "--output o=first.npy: 'o' is written to that file already")):
@@ -158,6 +170,7 @@ for page in (99, 2147483647, -1):
     files = {"q": "pq", "k_pool": "pool", "v_pool": "pool", "cu_seqlens_q": "cu", "kv_len": "len",
              "block_table": "table"}
     options = [part for name, path in files.items() for part in ("--input", f"{name}={path}.npy")]
+    options += ["--output", "o=unused.npy"]
     refuse(["run", "paged.mlir", *options],
            f"llm-opt run: array 'block_table' gives page 1 of sequence 0 the id {page}; the pool "
            "has 3 pages, and a query may see this one")
@@ -168,9 +181,69 @@ for offsets in ([1, 2], [-1, 1]):
 write_npy("cu.npy", (2,), [0, -1], "<i4")
 refuse(["run", "paged.mlir", *options],
        "llm-opt run: array 'cu_seqlens_q' has -1 after 0 at entry 1; offsets must ascend from 0")
-run_with("--output lse=l.npy: the spec has no result of that name; o and lse are results",
-         "--output", "lse=l.npy")
-refuse(["run", "absent.bundle"],
+write_npy("table.npy", (1, 2), [0, 1], "<i4")
+write_npy("len.npy", (1,), [1 << 32], "<i8")
+refuse(["run", "paged.mlir", *options],
+       "llm-opt run: array 'kv_len' holds 4294967296 at element 0; the program takes it as i32")
+with open("brain.mlir", "w") as file:
+    file.write(SPEC.replace("f32", "bf16"))
+refuse(["run", "brain.mlir", *inputs(), "--output", "o=unused.npy"],
+       "llm-opt run: array 'q' has element type f32; the program wants bf16; save "
+       "array.astype(ml_dtypes.bfloat16), or the bits as items of type '<V2'")
+write_npy("bits.npy", (1, 3, 2, 4), [0x3f80] * 24, "<u2")
+run_with("file 'bits.npy' has elements of type '<u2'; allowed are little-endian f2, f4, f8, i1, i4, "
+         "i8, u1, u4, b1 and V2 (bf16); save bf16 bits as array.view('V2')", q="bits.npy")
+refuse(["run", "f.mlir", *inputs()],
+       "llm-opt run: no --output is given, so the results would be lost; name a file, as in "
+       "--output o=o.npy, or ask for the times alone with --json")
+result = run("run", "f.mlir", *inputs(), "--json")
+check(result.returncode == 0 and "run_ms" in result.stdout, f"--json alone: {result}")
+
+# A bundle is known by its contents, whatever it is called; other binaries are not printed either.
+run("compile", "f.mlir", "-o", "f.bundle")
+shutil.copy("f.bundle", "f.dat")
+BUNDLE = "this is a compiled bundle"
+for path in ("f.bundle", "f.dat"):
+    for command in ("verify", "explain", "compile"):
+        refuse([command, path], f"llm-opt: {path}: {BUNDLE}, which only 'llm-opt run' takes; give "
+               "the spec that it was made of")
+    refuse(["opt", path], f"llm-opt opt: {path}: {BUNDLE}; IR text is wanted")
+result = run("run", "f.dat", *inputs(), "--output", "o=o.npy")
+check(result.returncode == 0, f"run f.dat: {result.stderr}")
+with open("nul.mlir", "w") as file:
+    file.write(SPEC + "\0")
+refuse(["verify", "nul.mlir"], "llm-opt: nul.mlir: this is a binary file; a spec is attn IR text")
+
+# A soft cap of 0 is off.
+with open("cap.mlir", "w") as file:
+    file.write(SPEC.replace("mask(window<3>)", "softcap(5.0)"))
+refuse(["run", "cap.mlir", *inputs(), "--set", "softcap=-1", "--output", "o=unused.npy"],
+       "llm-opt run: scalar 'softcap' is -1; 0 and more are allowed; 0 turns it off")
+result = run("verify", "cap.mlir", "--shape", "q=4,kv=9,softcap=0")
+check(result.returncode == 0, f"softcap=0: {result.stdout}{result.stderr}")
+
+
+def parse(old, new, *wants):
+    """`verify` on f.mlir with `old` replaced: stderr must hold each of `wants`, and no whole op."""
+    with open("wrong.mlir", "w") as file:
+        file.write(SPEC.replace(old, new))
+    result = run("verify", "wrong.mlir")
+    if (result.returncode != 1 or "see current operation" in result.stderr
+            or not all(want in result.stderr for want in wants)):
+        failures.append(f"{new}\n  want: {wants}\n  got {result.returncode}: {result.stderr}")
+
+
+parse("window<3>", "windw<3>", "unknown mask 'windw'; known are causal, window, sink, dilated,")
+for joined in ("window<3> && causal", "window<3> || causal"):
+    parse("window<3>", joined, "error: ", "note: masks are joined by 'and', 'or' and 'not'")
+for word in ("fp16", "float16", "half"):
+    parse("xf32>", f"x{word}>", "error: ", "note: 16-bit floats are written f16")
+parse("xf32>", "xbfloat16>", "error: ", "note: it is written bf16")
+parse("mask(window<3>)", "scale(1/sqrt(96))", "expected ')' after the number; scale takes one")
+parse("%k: tensor<?x?x2x4xf32>", "%k: tensor<?x?x2x5xf32>", "error: ")
+parse("window<3>", "window<0>", "window is 1 to 2147483647, got 0")
+
+refuse(["run", "absent.bundle", "--json"],
        "llm-opt run: file 'absent.bundle': cannot open: No such file or directory")
 refuse(["conformance", "absent"],
        "llm-opt conformance: file 'absent/model.onnx': cannot open: No such file or directory")

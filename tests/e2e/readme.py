@@ -1,4 +1,4 @@
-"""What README.md shows: its specs, scripts and commands, run as they stand there."""
+"""What README.md and docs/using.md show: their specs, scripts and commands, run as they stand there."""
 import os
 import re
 import subprocess
@@ -7,8 +7,10 @@ import sys
 from common import FOLDER, LLM_OPT, check, read_npy
 
 SOURCE = os.path.abspath(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../.."))
-with open(os.path.join(SOURCE, "README.md")) as file:
-    TEXT = file.read()
+TEXT = ""
+for page in ("README.md", "docs/using.md"):
+    with open(os.path.join(SOURCE, page)) as file:
+        TEXT += file.read()
 
 # Scripts use NumPy. Where it is missing, a stand-in with the few functions serves.
 environment = dict(os.environ)
@@ -26,17 +28,18 @@ for kind, body in re.findall(r"^```(\w+)\n(.*?)^```$", TEXT, re.M | re.S):
             file.write(body)
         continue
     for line in body.splitlines():
-        if not re.match(r"build/bin/llm-opt |python3 |sed ", line):
+        if not re.match(r"build/bin/|python3 |sed ", line):
             continue
-        command = line.replace("build/bin/llm-opt", f"'{LLM_OPT}'").replace(
+        command = line.replace("build/bin/", os.path.dirname(LLM_OPT) + "/").replace(
             "python3", f"'{sys.executable}'")
         done = subprocess.run(command, shell=True, capture_output=True, text=True, env=environment)
         check(done.returncode == 0, f"{line}\n{done.stdout}{done.stderr}")
         ran.append(line)
 
-for command in ("verify", "explain", "compile", "import", "run"):
-    check(any(line.startswith(f"build/bin/llm-opt {command} ") for line in ran),
-          f"README.md shows no `llm-opt {command}` any more")
+for command in ("llm-opt verify", "llm-opt explain", "llm-opt compile", "llm-opt import", "llm-opt run",
+                "run-bundle"):
+    check(any(line.startswith(f"build/bin/{command} ") for line in ran),
+          f"README.md and docs/using.md show no `{command}` any more")
 
 
 def row(path, *index):
@@ -58,3 +61,4 @@ check(row("o.npy", 0, 90, 0) == row("o2.npy", 0, 90, 0), "a window of 100 holds 
 check(row("o.npy", 0, 590, 0) != row("o2.npy", 0, 590, 0), "a window of 100 must matter")
 shape, values = read_npy("paged.npy")
 check(tuple(shape) == (5, 24, 96) and any(values), f"paged.npy: {shape}")
+check(read_npy("bundle.npy") == (shape, values), "a bundle computes what its spec does")

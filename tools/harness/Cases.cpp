@@ -49,14 +49,14 @@ Case &HardCases::add(std::string name, Lengths queries, Lengths keys) {
 void HardCases::addLengths() {
   const Lengths edges = {63, 64, 65, 127, 128, 129};
   add("one query, one key", {1, 1, 1}, {1, 1, 1});
-  add("empty KV inside a batch (A12)", {1, 1, 1, 1}, {0, 5, 0, 33});
+  add("empty KV inside a batch", {1, 1, 1, 1}, {0, 5, 0, 33});
   add("every sequence empty", {1, 1}, {0, 0});
   add("decode at tile edges", Lengths(edges.size(), 1), edges);
   add("extend by 5 at tile edges", Lengths(edges.size(), 5), edges);
   for (int64_t queries : {2, 64})
-    add("alignment with " + std::to_string(queries) + " queries (A10)", Lengths(6, queries),
+    add("alignment with " + std::to_string(queries) + " queries", Lengths(6, queries),
         {1, 2, 5, 63, 64, 65});
-  add("more queries than keys (A3)", {76, 76}, {1, 40});
+  add("more queries than keys", {76, 76}, {1, 40});
   Lengths tiny(12, 2);
   tiny.front() = 4096;
   add("one huge sequence among tiny ones", Lengths(12, 1), tiny);
@@ -65,12 +65,12 @@ void HardCases::addLengths() {
       add("prefill of " + std::to_string(length), {length}, {length});
     return;
   }
-  add("zero-length queries (A12)", {3, 0, 2, 1}, {0, 5, 0, 33});
+  add("zero-length queries", {3, 0, 2, 1}, {0, 5, 0, 33});
   add("no query at all", {0, 0}, {5, 0});
-  add("more queries than keys, varlen (A3)", {76, 34, 146}, {1, 1, 1});
+  add("more queries than keys, varlen", {76, 34, 146}, {1, 1, 1});
   add("prefill at tile edges", edges, edges);
   add("prefill, extend and decode in one batch", {129, 1, 17, 1, 64}, {129, 200, 65, 1, 300});
-  Shape &padded = add("padded rows after the last sequence (A21)", {3, 1, 5}, {20, 40, 5}).shape;
+  Shape &padded = add("padded rows after the last sequence", {3, 1, 5}, {20, 40, 5}).shape;
   padded.paddedTokens = 7;
 }
 
@@ -83,22 +83,21 @@ void HardCases::addGarbage() {
   for (auto [kind, name] :
        {std::pair(Garbage::NaN, "NaN"), std::pair(Garbage::Infinity, "+inf"),
         std::pair(Garbage::NegInfinity, "-inf"), std::pair(Garbage::Mixed, "anything")})
-    addTwin(std::string(name) + " in unused slots (A1)", plain,
-            [kind](Shape &s) { s.garbage = kind; });
-  addTwin("NaN in unused slots of K alone (A1)", plain, [](Shape &s) {
+    addTwin(std::string(name) + " in unused slots", plain, [kind](Shape &s) { s.garbage = kind; });
+  addTwin("NaN in unused slots of K alone", plain, [](Shape &s) {
     s.garbage = Garbage::NaN;
     s.garbageInValues = false;
   });
-  addTwin("NaN in unused slots of V alone (A1)", plain, [](Shape &s) {
+  addTwin("NaN in unused slots of V alone", plain, [](Shape &s) {
     s.garbage = Garbage::NaN;
     s.garbageInKeys = false;
   });
   plain.queryLengths = {5, 5};
   plain.keyLengths = {13, 300};
-  addTwin("NaN past a short last page (A17)", plain, [](Shape &s) { s.garbage = Garbage::NaN; });
+  addTwin("NaN past a short last page", plain, [](Shape &s) { s.garbage = Garbage::NaN; });
   plain.queryLengths = {1, 1};
   plain.keyLengths = {1024, 300};
-  addTwin("NaN in keys that no row sees (A27)", plain, [](Shape &s) {
+  addTwin("NaN in keys that no row sees", plain, [](Shape &s) {
     s.garbage = Garbage::NaN;
     s.spoilUnseen = true;
   });
@@ -119,16 +118,16 @@ void HardCases::addPages() {
   });
   plain.queryLengths = {1, 1};
   plain.keyLengths = {1024, 150};
-  addTwin("-1 for pages that no row sees (A27)", plain,
+  addTwin("-1 for pages that no row sees", plain,
           [](Shape &s) { s.hideUnseen = s.spoilUnseen = true; });
 }
 
 /// Data that shows an error of its kind at once, and scores at the edge of float32.
 void HardCases::addValues() {
   add("q = 0: mean of V", {3, 3}, {40, 129}).shape.fill = Fill::ZeroQuery;
-  add("one-hot V: the weights (A8)", {3, 3}, {40, 60}).shape.fill = Fill::OneHotValue;
+  add("one-hot V: the weights", {3, 3}, {40, 60}).shape.fill = Fill::OneHotValue;
   add("constant V: heads", {3, 3}, {40, 129}).shape.fill = Fill::ConstantValue;
-  Shape &opposed = add("raw logits near -2.45e5 (A18)", {1, 1, 1}, {1, 64, 200}).shape;
+  Shape &opposed = add("raw logits near -2.45e5", {1, 1, 1}, {1, 64, 200}).shape;
   opposed.fill = Fill::Opposed;
   opposed.queryMagnitude = 10;
   opposed.keyMagnitude = 300;
@@ -149,7 +148,7 @@ void HardCases::addNumbers() {
       large[literal.name] = 100000;
   }
   if (!ones.empty())
-    add("every number 1 (A8)", {3, 3}, {3, 129}).shape.numbers = ones;
+    add("every number 1", {3, 3}, {3, 129}).shape.numbers = ones;
   if (!large.empty())
     add("numbers beyond every length", {3, 3}, {3, 129}).shape.numbers = large;
 }
@@ -160,7 +159,7 @@ void HardCases::addStrides() {
   plain.keyLengths = {65, 130};
   addTwin("gaps after rows", plain, [](Shape &s) { s.strides = StrideStyle::Padded; });
   for (auto [style, name] : {std::pair(StrideStyle::Odd, "rows at odd addresses"),
-                             std::pair(StrideStyle::Inner2, "innermost stride 2 (A28)")}) {
+                             std::pair(StrideStyle::Inner2, "innermost stride 2")}) {
     Case &c = add(name, plain.queryLengths, plain.keyLengths);
     c.shape.strides = style;
     c.mayRefuse = true;
@@ -170,14 +169,14 @@ void HardCases::addStrides() {
 std::vector<Case> HardCases::all() {
   if (spec.merge) { // A2
     for (int64_t partials : {0, 1, 2, 5})
-      add(std::to_string(partials) + " partials (A2)", {7}, {7}).shape.partials = partials;
+      add(std::to_string(partials) + " partials", {7}, {7}).shape.partials = partials;
     for (Garbage garbage : {Garbage::Zero, Garbage::Infinity})
-      add("empty partials hold garbage (A2)", {33}, {33}).shape.garbage = garbage;
+      add("empty partials hold garbage", {33}, {33}).shape.garbage = garbage;
     return cases;
   }
   if (!spec.attention) {
     add("append of 1", {1}, {40});
-    add("append of 23, some skipped (A21)", {23}, {90});
+    add("append of 23, some skipped", {23}, {90});
     add("append of none", {0}, {40});
     addStrides();
     return cases;

@@ -69,6 +69,29 @@ llvm::Error readInputs(const Options &options, const bundle::Program &program,
   return errorOf(call.makeOutputs());
 }
 
+/// What is wrong with asking a program for the result `name`; empty if it has it.
+std::string noSuchResult(const bundle::Program &program, const std::string &name) {
+  const bundle::Buffer *output = nullptr;
+  std::string names;
+  for (const bundle::Buffer &buffer : program.buffers) {
+    if (!buffer.output)
+      continue;
+    if (buffer.name == name)
+      return "";
+    names += (names.empty() ? "" : ", ") + buffer.name;
+    output = buffer.name == "o" ? &buffer : output;
+  }
+  if (name != "lse" || !output)
+    return fmt::format("the spec has no result of that name; it has {}",
+                       names.empty() ? "none" : names);
+  std::string type;
+  for (size_t dim = 0; dim + 1 < output->extents.size(); ++dim)
+    type += (output->extents[dim] < 0 ? "?" : std::to_string(output->extents[dim])) + "x";
+  return fmt::format("the spec returns no LSE; give its attention a second result, tensor<{}f32>, "
+                     "and return it as well",
+                     type);
+}
+
 /// Name and file of each output; all are checked before anything runs or is written.
 using OutputFiles = std::vector<std::pair<std::string, std::string>>;
 
@@ -78,13 +101,8 @@ llvm::Expected<OutputFiles> outputFiles(const bundle::Program &program, const Op
     auto setting = splitSetting("--output", text);
     if (!setting)
       return setting.takeError();
-    bool known = std::any_of(program.buffers.begin(), program.buffers.end(),
-                             [&](const auto &b) { return b.output && b.name == setting->first; });
-    if (!known)
-      return llvm::createStringError(
-          fmt::format("--output {}: the spec has no result of that name; o and lse "
-                      "are results",
-                      text));
+    if (std::string problem = noSuchResult(program, setting->first); !problem.empty())
+      return llvm::createStringError(fmt::format("--output {}: {}", text, problem));
     if (llvm::Error error = errorOf(runtime::checkWritable(setting->second)))
       return error;
     for (const auto &[name, file] : files)
@@ -105,7 +123,7 @@ llvm::Error writeOutputs(const OutputFiles &files, const runtime::NpyCall &call)
 
 /// Null after a message on stderr.
 llvm::Expected<std::unique_ptr<Runner>> load(const Options &options, const Place &place) {
-  if (options.spec.ends_with(".bundle")) {
+  if (options.spec.ends_with(".bundle") || bundle::isBundleFile(options.spec)) {
     runtime::StatusOr<std::vector<bundle::Program>> family = bundle::loadFamily(options.spec);
     if (!family)
       return llvm::createStringError(family.status().message());
@@ -153,12 +171,15 @@ int runCommand(int argc, char **argv) {
   app.add_option("--input", options.inputs,
                  "NAME=FILE.npy: q, k, v, k_pool, v_pool, block_table, kv_len, "
                  "cu_seqlens_q, arg0, ...");
-  app.add_option("--output", options.outputs, "NAME=FILE.npy: o, lse");
+  app.add_option("--output", options.outputs, "NAME=FILE.npy: o, lse; one or more, or --json");
   app.add_option("--set", options.numbers,
                  "NAME=VALUE: scale, window, softcap, ...; the spec's value otherwise");
   app.add_flag("--json", options.json, "print times as JSON");
   if (std::optional<int> code = parseOptions(app, argc, argv))
     return *code;
+  if (options.outputs.empty() && !options.json)
+    return fail("run", "no --output is given, so the results would be lost; name a file, as in "
+                       "--output o=o.npy, or ask for the times alone with --json");
   llvm::Expected<Place> place = openPlace(options.device, /*cached=*/true);
   if (!place)
     return fail("run", place.takeError());

@@ -31,7 +31,7 @@ struct Outcome {
 std::string describe(const harness::Report &report) {
   double share =
       report.rowsTotal ? 100.0 * double(report.rowsChecked) / double(report.rowsTotal) : 100;
-  return fmt::format("rows {}/{} ({:.3g} %), worst error {:.3f} of the tolerance",
+  return fmt::format("{} of {} rows ({:.3g} %), worst error {:.3f} of the tolerance",
                      report.rowsChecked, report.rowsTotal, share, report.worst);
 }
 
@@ -172,6 +172,11 @@ int verifyCommand(int argc, char **argv) {
   app.add_option("--cases", options.cases,
                  "random, or hard: the shapes that break kernels as well");
   app.add_flag("--json", options.json, "one JSON object a case");
+  app.footer("A row is one query token and one of its heads; of large cases a sample is checked.\n"
+             "Each row has a tolerance that follows from the number formats, the keys it sees and\n"
+             "the size of its scores (dialect/reference/Tolerance.h has the rule and why).\n"
+             "'worst error 0.3 of the tolerance': no element was off by more than 30 % of what\n"
+             "its row allows. Above 1 a case fails, and llm-opt exits with 1.");
   if (std::optional<int> code = parseOptions(app, argc, argv))
     return *code;
   llvm::Expected<Place> place = openPlace(options.device, /*cached=*/true);

@@ -51,7 +51,8 @@ LogicalResult WindowAttr::verify(function_ref<InFlightDiagnostic()> emitError, A
 
 void WindowAttr::collectNumbers(SmallVectorImpl<NumberUse> &numbers) const {
   if (!getTwoSided()) {
-    numbers.push_back({*this, 0, "window", getSize(), false});
+    numbers.push_back(
+        {*this, 0, "window", getSize(), false, 1, "leave the window out of the mask for none"});
     return;
   }
   numbers.push_back({*this, 0, "window_left", getLeft(), false});

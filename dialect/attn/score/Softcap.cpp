@@ -20,11 +20,15 @@ Attribute SoftcapAttr::parse(AsmParser &parser, Type) {
 void SoftcapAttr::print(AsmPrinter &printer) const { printBracketedNumber(printer, getCap()); }
 
 LogicalResult SoftcapAttr::verify(function_ref<InFlightDiagnostic()> emitError, Attribute cap) {
-  return verifyFloat(emitError, cap, "softcap");
+  if (failed(verifyFloat(emitError, cap, "softcap")))
+    return failure();
+  if (auto number = dyn_cast<FloatAttr>(cap); number && number.getValueAsDouble() < 0)
+    return emitError() << "softcap is 0 (off) or more, got " << cap;
+  return success();
 }
 
 void SoftcapAttr::collectNumbers(SmallVectorImpl<NumberUse> &numbers) const {
-  numbers.push_back({*this, 0, "softcap", getCap(), true});
+  numbers.push_back({*this, 0, "softcap", getCap(), true, 0, "0 turns it off"});
 }
 
 // A cap that is off divides by 1 instead, so that no NaN of s / 0 arises at all. A score

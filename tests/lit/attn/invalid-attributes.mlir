@@ -97,6 +97,11 @@ func.func private @not_of_score() attributes {x = #attn.not<#attn.softcap<3.0>>}
 
 // -----
 
+// expected-error @below {{softcap is 0 (off) or more, got -1.500000e+00 : f64}}
+func.func private @softcap_negative() attributes {x = #attn.softcap<-1.5>}
+
+// -----
+
 // expected-error @below {{softcap is finite, got 0x7FF0000000000000 : f64}}
 func.func private @softcap_infinite() attributes {x = #attn.softcap<0x7FF0000000000000 : f64>}
 

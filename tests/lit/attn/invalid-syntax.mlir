@@ -21,7 +21,7 @@ func.func @clause_twice(%q: tensor<?x?x8x64xf32>, %w: i32) {
 // -----
 
 func.func @unknown_mask(%q: tensor<?x?x8x64xf32>, %w: i32) {
-  // expected-error @below {{unknown mask 'windw'}}
+  // expected-error @below {{unknown mask 'windw'; known are causal, window, sink, dilated, chunked, dense, custom, joined by and, or, not}}
   %o = attn.attention %q, %q, %q mask(causal and windw<4>)
       : tensor<?x?x8x64xf32>, tensor<?x?x8x64xf32>, tensor<?x?x8x64xf32> -> tensor<?x?x8x64xf32>
   return
@@ -48,7 +48,7 @@ func.func @number_in_mask(%q: tensor<?x?x8x64xf32>, %w: i32) {
 // -----
 
 func.func @mask_parenthesis(%q: tensor<?x?x8x64xf32>, %w: i32) {
-  // expected-error @below {{expected ')'}}
+  // expected-error @below {{expected ')', 'and' or 'or' after a mask}}
   %o = attn.attention %q, %q, %q mask((causal or sink<4>)
       : tensor<?x?x8x64xf32>, tensor<?x?x8x64xf32>, tensor<?x?x8x64xf32> -> tensor<?x?x8x64xf32>
   return
@@ -77,6 +77,24 @@ func.func @score_attribute_region(%q: tensor<?x?x8x64xf32>, %w: i32) {
 func.func @score_word(%q: tensor<?x?x8x64xf32>, %w: i32) {
   // expected-error @below {{expected a number or argN, got 'large'}}
   %o = attn.attention %q, %q, %q scale(large)
+      : tensor<?x?x8x64xf32>, tensor<?x?x8x64xf32>, tensor<?x?x8x64xf32> -> tensor<?x?x8x64xf32>
+  return
+}
+
+// -----
+
+func.func @mask_bar(%q: tensor<?x?x8x64xf32>, %w: i32) {
+  // expected-error @below {{expected ')', 'and' or 'or' after a mask}}
+  %o = attn.attention %q, %q, %q mask(causal || sink<4>)
+      : tensor<?x?x8x64xf32>, tensor<?x?x8x64xf32>, tensor<?x?x8x64xf32> -> tensor<?x?x8x64xf32>
+  return
+}
+
+// -----
+
+func.func @scale_expression(%q: tensor<?x?x8x64xf32>, %w: i32) {
+  // expected-error @below {{expected ')' after the number; scale takes one number or argN, and nothing is calculated: write 0.125 for 1/8}}
+  %o = attn.attention %q, %q, %q scale(1/sqrt(64))
       : tensor<?x?x8x64xf32>, tensor<?x?x8x64xf32>, tensor<?x?x8x64xf32> -> tensor<?x?x8x64xf32>
   return
 }

@@ -43,11 +43,11 @@ func.func @score_region(%q: tensor<?x8x64xf16>, %k: tensor<?x2x64xf16>, %v: tens
 
 // Clauses in any order come out in the canonical one; score modifications keep theirs.
 // CHECK-LABEL: func @clause_order
-// CHECK: args(%{{.*}}, %{{.*}} : tensor<8xf32>, f32) mask(causal) scale(arg1) alibi(arg0) softcap(-1.5) alibi(0.25)
+// CHECK: args(%{{.*}}, %{{.*}} : tensor<8xf32>, f32) mask(causal) scale(arg1) alibi(arg0) softcap(1.5) alibi(0.25)
 // CHECK-SAME: sink(arg0) split(length = 1024) schedule(rows = 64, keys = 128, batch_invariant) {note = "x"} :
 func.func @clause_order(%q: tensor<?x?x8x64xf32>, %h: tensor<8xf32>, %x: f32) {
   %o = attn.attention %q, %q, %q schedule(batch_invariant, keys = 128, rows = 64) alibi(arg0) split(length = 1024)
-       sink(arg0) softcap(-1.5) mask(causal) alibi(0.25) scale(arg1) args(%h, %x : tensor<8xf32>, f32) {note = "x"}
+       sink(arg0) softcap(1.5) mask(causal) alibi(0.25) scale(arg1) args(%h, %x : tensor<8xf32>, f32) {note = "x"}
        : tensor<?x?x8x64xf32>, tensor<?x?x8x64xf32>, tensor<?x?x8x64xf32> -> tensor<?x?x8x64xf32>
   return
 }

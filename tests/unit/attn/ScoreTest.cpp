@@ -44,11 +44,9 @@ TEST(Score, Softcap) {
 }
 
 TEST(Score, SoftcapThatIsOffLeavesTheScore) {
-  for (const char *clause : {"softcap(0) bias(arg0)", "softcap(-2.5) bias(arg0)"}) {
-    EmittedScore softcap(clause);
-    for (float s : {-100.f, 0.f, 7.f, std::numeric_limits<float>::infinity()})
-      EXPECT_EQ(softcap(s), s);
-  }
+  EmittedScore softcap("softcap(0) bias(arg0)");
+  for (float s : {-100.f, 0.f, 7.f, std::numeric_limits<float>::infinity()})
+    EXPECT_EQ(softcap(s), s);
 }
 
 TEST(Score, Alibi) {

@@ -280,7 +280,7 @@ TEST(Harness, HardCasesCatchTheOtherAlignment) { // A10
        wrong = parse(replaced(kRaggedPaged, "causal", "causal<top_left>"));
   std::string names =
       caught(spec, [&](Call &call) -> llvm::Error { return runOracle(wrong, call); });
-  EXPECT_NE(names.find("alignment with 64 queries (A10)"), std::string::npos) << names;
+  EXPECT_NE(names.find("alignment with 64 queries"), std::string::npos) << names;
 }
 
 TEST(Harness, HardCasesCatchAFixedNumber) { // A26: a number compiled in
@@ -291,7 +291,7 @@ TEST(Harness, HardCasesCatchAFixedNumber) { // A26: a number compiled in
     call.numbers = numbers;
     return failure;
   });
-  EXPECT_EQ(names, "another scale; every number 1 (A8); numbers beyond every length; ");
+  EXPECT_EQ(names, "another scale; every number 1; numbers beyond every length; ");
 }
 
 TEST(Harness, HardCasesCatchMixedUpHeads) { // query head h reads KV head h mod 2 of 2
@@ -329,7 +329,7 @@ TEST(Harness, HardCasesCatchGarbageThatLeaks) { // A1: 0 * NaN
     }
     return llvm::Error::success();
   });
-  EXPECT_NE(names.find("NaN past a short last page (A17)"), std::string::npos) << names;
+  EXPECT_NE(names.find("NaN past a short last page"), std::string::npos) << names;
 }
 
 } // namespace

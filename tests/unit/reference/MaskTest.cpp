@@ -117,6 +117,22 @@ TEST(Mask, NumbersAreOverriddenByName) {
   EXPECT_EQ(seenBy(bound, 0), ".xx");
 }
 
+TEST(Mask, WindowBelowOneIsRefusedForAllHeadsAndSeesNothingForOne) {
+  Bound bound = weightsOf("mask(window<1>)", 1, {0, 0, 0});
+  bound.inputs.numbers["window"] = 0;
+  EXPECT_EQ(bound.rowError(0, 0), "number 'window' is 0; 1 and more are allowed; leave the window "
+                                  "out of the mask for none");
+  Bound scalar = weightsOf("mask(window<arg0>)", 1, {0, 0}, 1, "args(%w : i32)", ", %w: i32");
+  scalar.bind("arg0", ElementType::I32, {}, {-1});
+  EXPECT_EQ(scalar.rowError(0, 0), "number 'arg0' is -1; 1 and more are allowed; leave the window "
+                                   "out of the mask for none");
+  Bound heads = weightsOf("mask(window<arg0>)", 1, {0, 0}, 2, "args(%w : tensor<2xi32>)",
+                          ", %w: tensor<2xi32>");
+  heads.bind("arg0", ElementType::I32, {2}, {0, 1});
+  EXPECT_EQ(seenBy(heads, 0, 0), "..");
+  EXPECT_EQ(seenBy(heads, 0, 1), ".x");
+}
+
 TEST(Mask, NumbersOfOneNameAreCounted) { // window, window_1
   Bound bound = weightsOf("mask(window<1> or window<2>)", 1, {0, 0, 0, 0});
   bound.inputs.numbers["window_1"] = 3;

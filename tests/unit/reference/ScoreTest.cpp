@@ -41,7 +41,10 @@ TEST(Score, ScaleIsOverriddenAndFloat32) {
 TEST(Score, Softcap) {
   EXPECT_NEAR(modified("softcap(5.0)", 20), 5 * std::tanh(4), 1e-14);
   EXPECT_EQ(modified("softcap(0.0)", 20), 20); // off
-  EXPECT_EQ(modified("softcap(-1.0)", 20), 20);
+  Bound negative = weightsOf("softcap(5.0)", 1, {20});
+  negative.inputs.numbers["softcap"] = -1;
+  EXPECT_EQ(negative.rowError(0, 0),
+            "number 'softcap' is -1; 0 and more are allowed; 0 turns it off");
 }
 
 TEST(Score, ModificationsActInTheWrittenOrder) { // A20

@@ -48,7 +48,7 @@ Program sample() {
                      {"counters", BufferRole::Counters, ElementType::I64, false, true, {}}};
   program.slots = {{SlotKind::Pointer, 0, 0}, {SlotKind::Stride, 1, 2}, {SlotKind::Extent, 0, 1}};
   program.scalars = {{"scale", ScalarType::F32, 0, 0.125, -1},
-                     {"window", ScalarType::I64, 7, 0, 0}};
+                     {"window", ScalarType::I64, 7, 0, 0, 1, "leave it out"}};
   program.kernels = {{"attend", KernelKind::Attend, 0, 16, 64, 4096, 1.5},
                      {"merge", KernelKind::Merge, 0, 0, 0, 0, 1}};
   program.target = "cuda:sm_80";
