@@ -92,6 +92,7 @@ FailureOr<cuda::KernelText> llmopt::cudaText(ModuleOp module, const KernelName &
 }
 
 llvm::Error llmopt::addCudaKernels(bundle::Program &program, const std::vector<KernelName> &kernels,
+                                   const Schedule &schedule,
                                    const std::vector<cuda::KernelText> &texts,
                                    const CompileOptions &options) {
   auto nvrtc = cuda::Nvrtc::load();
@@ -109,7 +110,7 @@ llvm::Error llmopt::addCudaKernels(bundle::Program &program, const std::vector<K
       report(texts[i], compiled[i].status().message());
       return llvm::createStringError(compiled[i].status().message());
     }
-    bundle::Kernel kernel = kernelFacts(ModuleOp(), program.facts, kernels[i]);
+    bundle::Kernel kernel = kernelFacts(ModuleOp(), program.facts, schedule, kernels[i]);
     kernel.blockThreads = texts[i].threads;
     kernel.sharedBytes = texts[i].sharedBytes;
     std::vector<bundle::Image> images = compiled[i]->images();
