@@ -25,10 +25,6 @@ struct Sizes {
 /// Shared memory of a block whose items have `rows` rows.
 int64_t sharedBytes(const ScheduleRequest &request, int64_t rows, int64_t slices, Sizes sizes) {
   bool tensor = request.elementBytes == 2;
-  // As many rows as make the products of a tile (4 operations for each element of K and V)
-  // take as long as reading it; half, since the second-level cache serves repeated reads.
-  schedule.overheadRows = (tensor ? target.tensorRate : target.plainRate) / target.bandwidth *
-                          double(request.elementBytes) / 2 / 2;
   int64_t dQk = roundUp(request.dQk, 16), dV = roundUp(request.dV, 16);
   int64_t keyTiles = sizes.stages * sizes.keys * (dQk + dV) * request.elementBytes;
   int64_t queries = roundUp(rows * slices, 16) * dQk * request.elementBytes;
@@ -47,6 +43,10 @@ Schedule llmopt::chooseCudaSchedule(const ScheduleRequest &request,
   schedule.batchInvariant = request.batchInvariant;
   schedule.warps = kWarps;
   bool tensor = request.elementBytes == 2;
+  // As many rows as make the products of a tile (4 operations for each element of K and V)
+  // take as long as reading it; half, since the second-level cache serves repeated reads.
+  schedule.overheadRows = (tensor ? target.tensorRate : target.plainRate) / target.bandwidth *
+                          double(request.elementBytes) / 2 / 2;
 
   // Decode: the heads of one group, rounded to what a product takes. Fewer rows than warps
   // have steps for: the warps share out the keys.
