@@ -141,6 +141,9 @@ LogicalResult Lowering::lowerBlock(Block &block) {
 }
 
 LogicalResult Lowering::lowerOp(Operation *op) {
+  if (auto slices = op->getAttrOfType<IntegerAttr>("slices"); slices && slices.getInt() > 1)
+    return op->emitOpError() << "has " << slices.getInt()
+                             << " slices; the CPU target has no use for them, use 1";
   return TypeSwitch<Operation *, LogicalResult>(op)
       .Case([&](tile::LoadOp load) { return lowerLoad(load), success(); })
       .Case([&](tile::PrefetchOp prefetch) { return lowerPrefetch(prefetch), success(); })

@@ -84,13 +84,22 @@ __device__ __forceinline__ void load_first_operand(u32 (&registers)[4 * M * K],
   }
 }
 
+// The lane's number. Where accumulators leave few registers, it is a new value for each
+// product: the compiler would else keep all addresses of a product through the loop.
+template <int M, int N, int K> __device__ __forceinline__ int lane_for_addresses() {
+  int lane = threadIdx.x % 32;
+  if (M * N > 24 || K > 12)
+    asm volatile("" : "+r"(lane));
+  return lane;
+}
+
 // c += a * b^T for M blocks of 16 rows, N blocks of 8 columns, K steps of 16. Row n of b
 // holds column n of the product. `row` is the warp's first row of a, if that is in shared
 // memory.
 template <typename T, int M, int N, int K, typename First, int PITCH, int SPAN>
 __device__ __forceinline__ void product_transposed(float (&c)[M * N * 4], const First &a,
                                                    shared_tile<PITCH, SPAN> b, int row) {
-  const int lane = threadIdx.x % 32;
+  const int lane = lane_for_addresses<M, N, K>();
 #pragma unroll
   for (int k = 0; k < K; ++k) {
     u32 first[M][4];
@@ -119,7 +128,7 @@ __device__ __forceinline__ void product_transposed(float (&c)[M * N * 4], const 
 template <typename T, int M, int N, int K, typename First, int PITCH, int SPAN>
 __device__ __forceinline__ void product(float (&c)[M * N * 4], const First &a,
                                         shared_tile<PITCH, SPAN> b, int row) {
-  const int lane = threadIdx.x % 32;
+  const int lane = lane_for_addresses<M, N, K>();
 #pragma unroll
   for (int k = 0; k < K; ++k) {
     u32 first[M][4];

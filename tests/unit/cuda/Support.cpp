@@ -127,19 +127,20 @@ void Simulated::verify(const harness::Shape &shape) {
   EXPECT_TRUE(report.passed) << report.failure;
 }
 
+void Simulated::verify(const harness::Case &c) {
+  SCOPED_TRACE(c.name);
+  llvm::Expected<harness::CaseResult> result =
+      harness::runCase(spec, c, [&](harness::Call &call) { return run(call); });
+  if (!result)
+    ADD_FAILURE() << llvm::toString(result.takeError());
+  else if (!result->refused)
+    EXPECT_TRUE(result->report.passed) << result->report.failure;
+}
+
 size_t Simulated::verifyHardCases() {
   std::vector<harness::Case> cases = harness::hardCases(spec);
-  for (const harness::Case &c : cases) {
-    SCOPED_TRACE(c.name);
-    llvm::Expected<harness::CaseResult> result =
-        harness::runCase(spec, c, [&](harness::Call &call) { return run(call); });
-    if (!result) {
-      ADD_FAILURE() << c.name << ": " << llvm::toString(result.takeError());
-      continue;
-    }
-    if (!result->refused)
-      EXPECT_TRUE(result->report.passed) << result->report.failure;
-  }
+  for (const harness::Case &c : cases)
+    verify(c);
   return cases.size();
 }
 

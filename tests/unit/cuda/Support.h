@@ -21,6 +21,7 @@ public:
   llvm::Error run(harness::Call &call);
   /// Compares a call of this shape with the oracle: adds a test failure on a miss.
   void verify(const harness::Shape &shape);
+  void verify(const harness::Case &c);
   /// `verify` of the hard cases; returns how many there were.
   size_t verifyHardCases();
 
