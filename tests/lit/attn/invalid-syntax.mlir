@@ -49,7 +49,7 @@ func.func @number_in_mask(%q: tensor<?x?x8x64xf32>, %w: i32) {
 
 func.func @mask_parenthesis(%q: tensor<?x?x8x64xf32>, %w: i32) {
   // expected-error @below {{expected ')', 'and' or 'or' after a mask}}
-  %o = attn.attention %q, %q, %q mask((causal or sink<4>)
+  %o = attn.attention %q, %q, %q mask((causal or sink<4>) scale(1.0)
       : tensor<?x?x8x64xf32>, tensor<?x?x8x64xf32>, tensor<?x?x8x64xf32> -> tensor<?x?x8x64xf32>
   return
 }
