@@ -60,7 +60,8 @@ LogicalResult lowerToTile(ModuleOp module, const Schedule &schedule) {
   return manager.run(module);
 }
 
-Schedule scheduleFor(const Signature &signature, const CompileOptions &options) {
+Schedule scheduleFor(const Signature &signature, const CompileOptions &options,
+                     bool remark = true) {
   Schedule schedule;
   bool cuda = !options.cudaArch.empty();
   if (signature.attention)
@@ -70,7 +71,7 @@ Schedule scheduleFor(const Signature &signature, const CompileOptions &options) 
     schedule.rows = options.rows, schedule.slices.clear();
   if (options.keys > 0)
     schedule.keys = options.keys;
-  if (signature.attention && options.rows.empty() && options.keys == 0)
+  if (remark && signature.attention && options.rows.empty() && options.keys == 0)
     remarkSchedule(signature, schedule);
   return schedule;
 }
@@ -228,7 +229,7 @@ llvm::Expected<std::string> llmopt::specKey(func::FuncOp spec, const CompileOpti
   FailureOr<Signature> signature = Signature::of(spec);
   if (failed(signature))
     return diagnostics.take("this function is no spec");
-  return kernelKey(irOf(spec), scheduleFor(*signature, options), options);
+  return kernelKey(irOf(spec), scheduleFor(*signature, options, /*remark=*/false), options);
 }
 
 llvm::Expected<bundle::Program> llmopt::compileSpec(func::FuncOp spec,
@@ -270,7 +271,7 @@ llvm::Expected<bundle::Program> llmopt::compileSpec(func::FuncOp spec,
       return diagnostics.take("lowering failed");
     if (!part.error.empty())
       return llvm::createStringError(part.error);
-    bundle::Kernel kernel = kernelFacts(*part.module, program.facts, *part.kernel);
+    bundle::Kernel kernel = kernelFacts(*part.module, program.facts, schedule, *part.kernel);
     kernel.image = program.images.size();
     program.kernels.push_back(std::move(kernel));
     // What the image needs is what was detected: a CPU's name implies features that a

@@ -68,6 +68,10 @@ cuda::BlockShape llmopt::blockShapeFor(const KernelName &kernel, const Schedule 
   // One row at a time: more warps would only hold copies of it.
   if (kernel.kind == bundle::KernelKind::Merge || kernel.kind == bundle::KernelKind::Combine)
     shape.warps = 1;
+  // A warp takes 16 rows on tensor cores: further warps would hold copies.
+  int64_t steps = kernel.rows * kernel.slices / 16;
+  if (kernel.kind == bundle::KernelKind::Attend && kernel.slices > 1 && steps < shape.warps)
+    shape.warps = steps;
   return shape;
 }
 
@@ -78,6 +82,12 @@ FailureOr<cuda::KernelText> llmopt::cudaText(ModuleOp module, const KernelName &
   if (failed(cuda::lowerToGpu(module, shape)))
     return failure();
   auto function = cast<func::FuncOp>(module.lookupSymbol(kernel.name));
+  // Two blocks hide each other's waits. Said of every kernel, since without it the assembler
+  // aims at more blocks, and spills registers for them.
+  auto shared = function->getAttrOfType<IntegerAttr>(tile::kSharedBytesAttr);
+  constexpr uint64_t kReserved = 1024; // by the system, for each block
+  bool two = !shared || 2 * (shared.getInt() + kReserved) <= options.cudaNumbers.sharedBytesPerSm;
+  function->setAttr(cuda::kBlocksAttr, OpBuilder(function).getI64IntegerAttr(two ? 2 : 1));
   return cuda::emitKernel(function, headOf(function, kernel, schedule, shape, options, spec));
 }
 

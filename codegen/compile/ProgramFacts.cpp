@@ -130,7 +130,7 @@ bundle::BoundSet llmopt::surelyOf(const Signature &signature) {
 }
 
 bundle::Kernel llmopt::kernelFacts(ModuleOp lowered, const bundle::AttentionFacts &facts,
-                                   const KernelName &name) {
+                                   const Schedule &schedule, const KernelName &name) {
   bundle::Kernel kernel;
   kernel.entry = name.name;
   kernel.kind = name.kind;
@@ -139,9 +139,7 @@ bundle::Kernel llmopt::kernelFacts(ModuleOp lowered, const bundle::AttentionFact
   if (Operation *function = lowered ? lowered.lookupSymbol(name.name) : nullptr)
     if (auto bytes = function->getAttrOfType<IntegerAttr>(tile::kScratchAttr))
       kernel.scratchBytes = bytes.getInt();
-  // An estimate, not a measurement: products of all rows, and staging the keys counted as
-  // 8 rows more, so that a tile of few rows is not taken for free.
   if (name.kind == bundle::KernelKind::Attend)
-    kernel.costPerTile = double(name.rows + 8) * name.keys * (facts.dQk + facts.dV);
+    kernel.costPerTile = tileCost(schedule, name.rows, facts.dQk, facts.dV);
   return kernel;
 }

@@ -17,6 +17,6 @@ bundle::BoundSet surelyOf(const Signature &signature);
 
 /// Facts of one kernel of a lowered module, with the scratch that lowering has recorded.
 bundle::Kernel kernelFacts(mlir::ModuleOp lowered, const bundle::AttentionFacts &facts,
-                           const KernelName &kernel);
+                           const Schedule &schedule, const KernelName &kernel);
 
 } // namespace llmopt

@@ -1,5 +1,5 @@
 // exp2, exp, tanh, log, log2, sinh, cosh and powf as straight-line code, for f32 scalars and
-// vectors.
+// vectors; all else that has no instruction is left to LibraryCalls.cpp.
 //
 // Largest errors against double, over all exponents (tests/unit/cpu/MathTest.cpp):
 // exp2 and exp 1.5 ulp, log and log2 2 ulp, tanh 5 ulp, sinh and cosh 4 ulp; powf's error is
@@ -11,7 +11,6 @@
 #include "codegen/cpu/Passes.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
-#include "mlir/Dialect/Math/Transforms/Passes.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "mlir/IR/TypeUtilities.h"
 #include "mlir/Transforms/WalkPatternRewriteDriver.h"
@@ -234,6 +233,60 @@ struct ExpandPow : OpRewritePattern<math::PowFOp> {
   const CpuIsa &isa;
 };
 
+/// x^n by squaring, for integers of any width: exact, and wrapping like the oracle's.
+struct ExpandIPowI : OpRewritePattern<math::IPowIOp> {
+  using OpRewritePattern::OpRewritePattern;
+
+  LogicalResult matchAndRewrite(math::IPowIOp op, PatternRewriter &rewriter) const override {
+    Type type = op.getType(), element = getElementTypeOrSelf(type);
+    ImplicitLocOpBuilder b(op.getLoc(), rewriter);
+    auto number = [&](int64_t value) -> Value {
+      TypedAttr attr = rewriter.getIntegerAttr(element, value);
+      if (auto vector = dyn_cast<VectorType>(type))
+        attr = DenseElementsAttr::get(vector, Attribute(attr));
+      return arith::ConstantOp::create(b, attr);
+    };
+    unsigned width = element.isIndex() ? 64 : element.getIntOrFloatBitWidth();
+    Value x = op.getLhs(), n = op.getRhs(), zero = number(0), one = number(1);
+    auto is = [&](Value v, arith::CmpIPredicate predicate, Value bound) {
+      return arith::CmpIOp::create(b, predicate, v, bound);
+    };
+    Value power = one, square = x;
+    for (unsigned bit = 0; bit + 1 < width; ++bit) {
+      Value digit = arith::AndIOp::create(b, n, number(int64_t(1) << bit));
+      Value product = arith::MulIOp::create(b, power, square);
+      power = arith::SelectOp::create(b, is(digit, arith::CmpIPredicate::ne, zero), product, power);
+      square = arith::MulIOp::create(b, square, square);
+    }
+    // 1 / x^-n, rounded towards 0: of 1 and -1 alone it is not 0.
+    Value odd = arith::AndIOp::create(b, n, one), minusOne = number(-1);
+    Value sign = arith::SelectOp::create(b, is(odd, arith::CmpIPredicate::ne, zero), minusOne, one);
+    Value inverse =
+        arith::SelectOp::create(b, is(x, arith::CmpIPredicate::eq, minusOne), sign, zero);
+    inverse = arith::SelectOp::create(b, is(x, arith::CmpIPredicate::eq, one), one, inverse);
+    rewriter.replaceOpWithNewOp<arith::SelectOp>(op, is(n, arith::CmpIPredicate::slt, zero),
+                                                 inverse, power);
+    return success();
+  }
+};
+
+/// The way to LLVM knows isnan and isfinite only.
+struct ExpandIsInf : OpRewritePattern<math::IsInfOp> {
+  using OpRewritePattern::OpRewritePattern;
+
+  LogicalResult matchAndRewrite(math::IsInfOp op, PatternRewriter &rewriter) const override {
+    Type type = op.getOperand().getType(), element = getElementTypeOrSelf(type);
+    ImplicitLocOpBuilder b(op.getLoc(), rewriter);
+    TypedAttr infinity = rewriter.getFloatAttr(element, kInfinity);
+    if (auto vector = dyn_cast<VectorType>(type))
+      infinity = DenseElementsAttr::get(vector, Attribute(infinity));
+    rewriter.replaceOpWithNewOp<arith::CmpFOp>(op, arith::CmpFPredicate::OEQ,
+                                               math::AbsFOp::create(b, op.getOperand()),
+                                               arith::ConstantOp::create(b, infinity));
+    return success();
+  }
+};
+
 /// Without FMA in the CPU, llvm.fma is a call.
 struct SplitFma : OpRewritePattern<math::FmaOp> {
   using OpRewritePattern::OpRewritePattern;
@@ -249,31 +302,8 @@ struct TileCpuExpandMath : llmopt::cpu::impl::TileCpuExpandMathBase<TileCpuExpan
 
   void runOnOperation() override {
     CpuIsa isa = CpuIsa::fromFeatures(features);
-    // First MLIR's own forms of the rarer functions, which may use the common ones; then
-    // ours; then conversions, which any of them may have made.
-    auto common = [](StringRef name) {
-      return llvm::is_contained({"math.exp2", "math.exp", "math.tanh", "math.log", "math.log2",
-                                 "math.sinh", "math.cosh", "math.powf"},
-                                name);
-    };
-    bool rare = false;
-    getOperation().walk([&](Operation *op) {
-      rare |= isa_and_nonnull<math::MathDialect>(op->getDialect()) &&
-              !common(op->getName().getStringRef()) && !llvm::isa<math::FmaOp>(op);
-    });
-    if (rare) {
-      RewritePatternSet first(&getContext()), second(&getContext());
-      math::populateExpansionPatterns(first, {"tan", "asinh", "acosh", "atanh", "fpowi", "ctlz"});
-      if (!isa.sse41)
-        math::populateExpansionPatterns(first, {"ceilf", "roundf", "roundeven"});
-      // MLIR's rsqrt makes ops of a dialect that is not loaded here, which crashes; left
-      // alone it becomes 1 / sqrt on the way to LLVM.
-      populateMathPolynomialApproximationPatterns(second, [&](StringRef name) {
-        return !common(name) && name != "math.cbrt" && name != "math.rsqrt";
-      });
-      walkAndApplyPatterns(getOperation(), std::move(first));
-      walkAndApplyPatterns(getOperation(), std::move(second));
-    }
+    if (failed(callHostFunctions(getOperation(), isa)))
+      return signalPassFailure();
     RewritePatternSet expansions(&getContext()), conversions(&getContext());
     populateMathExpansion(expansions, isa);
     walkAndApplyPatterns(getOperation(), std::move(expansions));
@@ -294,6 +324,7 @@ void llmopt::cpu::populateMathExpansion(RewritePatternSet &patterns, const CpuIs
   patterns.add<Expand<math::SinhOp>>(context, isa, expandSinh);
   patterns.add<Expand<math::CoshOp>>(context, isa, expandCosh);
   patterns.add<ExpandPow>(context, isa);
+  patterns.add<ExpandIPowI, ExpandIsInf>(context);
   if (!isa.fma)
     patterns.add<SplitFma>(context);
 }

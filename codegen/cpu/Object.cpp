@@ -1,6 +1,8 @@
 // LLVM: translation, the O1 pipeline, and code generation.
 #include "codegen/cpu/Object.h"
 
+#include "runtime/bundle/HostFunctions.h"
+
 #include "mlir/Target/LLVMIR/Export.h"
 #include "llvm/ADT/ScopeExit.h"
 #include "llvm/ADT/SmallVector.h"
@@ -22,17 +24,21 @@
 #include "llvm/Transforms/Scalar/LoopRotation.h"
 #include "llvm/Transforms/Scalar/SimplifyCFG.h"
 
+using namespace llmopt;
 using namespace llmopt::cpu;
 
 CpuTargetOptions CpuTargetOptions::host() {
-  CpuTargetOptions options;
-  options.triple = llvm::sys::getDefaultTargetTriple();
-  options.cpu = llvm::sys::getHostCPUName().str();
-  llvm::SubtargetFeatures features;
-  for (auto &[name, on] : llvm::sys::getHostCPUFeatures())
-    features.AddFeature(name, on);
-  options.features = features.getString();
-  return options;
+  static const CpuTargetOptions host = [] { // asked once: see runtime/target/CpuInfo.cpp
+    CpuTargetOptions options;
+    options.triple = llvm::sys::getDefaultTargetTriple();
+    options.cpu = llvm::sys::getHostCPUName().str();
+    llvm::SubtargetFeatures features;
+    for (auto &[name, on] : llvm::sys::getHostCPUFeatures())
+      features.AddFeature(name, on);
+    options.features = features.getString();
+    return options;
+  }();
+  return host;
 }
 
 std::string CpuTargetOptions::allFeatures() const {
@@ -84,7 +90,7 @@ void setFunctionAttributes(llvm::Module &module, const CpuTargetOptions &options
       function.addFnAttr("target-features", options.features);
     // Without it some CPUs' tuning splits our 512-bit vectors.
     function.addFnAttr("prefer-vector-width", "512");
-    // A loop that clears memory must not become a call of memset: nothing links us.
+    // A loop that clears memory must not become a slow call of memset.
     function.addFnAttr("no-builtins");
     function.addFnAttr(llvm::Attribute::NoUnwind);
   }
@@ -164,8 +170,9 @@ generate(mlir::ModuleOp source, const CpuTargetOptions &options, llvm::CodeGenFi
   return bytes;
 }
 
-/// Nothing links the object: what it refers to must be inside.
-llvm::Error checkSelfContained(llvm::ArrayRef<char> bytes) {
+/// The loader offers the functions of runtime/bundle/HostFunctions.h; all else must be
+/// inside.
+llvm::Error checkCalls(llvm::ArrayRef<char> bytes) {
   llvm::MemoryBufferRef buffer(llvm::StringRef(bytes.data(), bytes.size()), "kernel");
   auto object = llvm::object::ObjectFile::createObjectFile(buffer);
   if (!object)
@@ -177,10 +184,11 @@ llvm::Error checkSelfContained(llvm::ArrayRef<char> bytes) {
     auto name = symbol.getName();
     if (!name)
       return name.takeError();
-    if ((*flags & llvm::object::SymbolRef::SF_Undefined) && !name->empty())
-      return failure(
-          "the kernel would call '" + *name +
-          "', a library function; the CPU target has no expansion of the op that needs it");
+    if ((*flags & llvm::object::SymbolRef::SF_Undefined) && !name->empty() &&
+        !bundle::isHostFunction({name->data(), name->size()}))
+      return failure("the kernel would call '" + *name +
+                     "', which the loader of kernels does not offer; allowed are C's "
+                     "functions of mathematics");
   }
   return llvm::Error::success();
 }
@@ -192,7 +200,7 @@ llvm::Expected<std::vector<uint8_t>> llmopt::cpu::emitObject(mlir::ModuleOp modu
   auto bytes = generate(module, options, llvm::CodeGenFileType::ObjectFile);
   if (!bytes)
     return bytes.takeError();
-  if (llvm::Error error = checkSelfContained(*bytes))
+  if (llvm::Error error = checkCalls(*bytes))
     return error;
   return std::vector<uint8_t>(bytes->begin(), bytes->end());
 }

@@ -28,8 +28,8 @@ struct CpuTargetOptions {
 /// reported as diagnostics.
 mlir::LogicalResult lowerToCpu(mlir::ModuleOp module, const CpuTargetOptions &options);
 
-/// Machine code of a module in the LLVM dialect. The object needs no other symbol: one
-/// that would (a call into libm) is an error that names it.
+/// Machine code of a module in the LLVM dialect. The object calls nothing but functions of
+/// runtime/bundle/HostFunctions.h: one that would is an error that names the function.
 llvm::Expected<std::vector<uint8_t>> emitObject(mlir::ModuleOp module,
                                                 const CpuTargetOptions &options);
 /// The same as optimised LLVM IR, or as assembly.

@@ -3,6 +3,7 @@
 
 #include "codegen/cpu/CpuIsa.h"
 
+#include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/PatternMatch.h"
 #include "mlir/Pass/Pass.h"
 
@@ -28,6 +29,9 @@ inline constexpr llvm::StringLiteral kScratchArgumentAttr = "tile.scratch";
 #define GEN_PASS_REGISTRATION
 #include "codegen/cpu/Passes.h.inc"
 
+/// Turns math ops that have neither instructions nor an expansion into calls of functions
+/// of runtime/bundle/HostFunctions.h. What has no function is reported at its location.
+mlir::LogicalResult callHostFunctions(mlir::ModuleOp module, const CpuIsa &features);
 /// Expansions of math ops without library calls; see MathExpansion.cpp.
 void populateMathExpansion(mlir::RewritePatternSet &patterns, const CpuIsa &isa);
 /// Expansions of f16 and bf16 conversions that the CPU lacks; see FloatExpansion.cpp.

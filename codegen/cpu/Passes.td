@@ -91,16 +91,28 @@ def ConvertTileToVector : TileCpuPass<"convert-tile-to-vector", "::mlir::func::F
     "::mlir::LLVM::LLVMDialect"];
 }
 
-def TileCpuExpandMath : TileCpuPass<"tile-cpu-expand-math", "::mlir::func::FuncOp"> {
-  let summary = "expand math and float conversions to code without library calls";
+def TileCpuExpandMath : TileCpuPass<"tile-cpu-expand-math", "::mlir::ModuleOp"> {
+  let summary = "expand math and float conversions to what the CPU has";
   let description = [{
-    exp2, exp, tanh, log and log2 become polynomials (see MathExpansion.cpp for the errors
-    measured), for scalars and vectors alike; conversions of f16 and bf16 that the CPU
-    lacks become integer arithmetic; `math.fma` on a CPU without it, a product and a sum.
-    An object that calls libm could not be loaded without a linker.
+    exp2, exp, tanh, log, log2, sinh, cosh and powf in f32 become polynomials (see
+    MathExpansion.cpp for the errors measured), for scalars and vectors alike; conversions
+    of f16 and bf16 that the CPU lacks become integer arithmetic; `math.fma` on a CPU
+    without it, a product and a sum.
+
+    Every other function of real numbers that is no instruction of the CPU becomes calls
+    of libm, one for each element, with f16 and bf16 widened to f32:
+
+    ```mlir
+    %y = math.erf %x : vector<8xf32>
+    // becomes
+    %x0 = vector.extract %x[0] : f32 from vector<8xf32>
+    %y0 = func.call @erff(%x0) : (f32) -> f32
+    %r0 = vector.insert %y0, %zero [0] : f32 into vector<8xf32>
+    ...
+    ```
   }];
-  let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::math::MathDialect",
-    "::mlir::vector::VectorDialect"];
+  let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::func::FuncDialect",
+    "::mlir::math::MathDialect", "::mlir::vector::VectorDialect"];
 }
 
 def TileCpuKernelAbi : Pass<"tile-cpu-kernel-abi", "::mlir::ModuleOp"> {
@@ -114,6 +126,18 @@ def TileCpuKernelAbi : Pass<"tile-cpu-kernel-abi", "::mlir::ModuleOp"> {
   }];
   let dependentDialects = ["::mlir::LLVM::LLVMDialect", "::mlir::arith::ArithDialect",
     "::mlir::func::FuncDialect"];
+}
+
+def TileCpuToLlvm : Pass<"tile-cpu-to-llvm", "::mlir::ModuleOp"> {
+  let summary = "convert arith, math, vector, memref, func and cf to the LLVM dialect at once";
+  let description = [{
+    MLIR's own conversions, all in one walk: a pass for each dialect would visit the whole
+    body each time, which is most of what lowering to the LLVM dialect costs. Control flow
+    must be `cf` already; casts that are left over are removed by
+    `reconcile-unrealized-casts`. An op without a conversion is reported at its location.
+  }];
+  let dependentDialects = ["::mlir::LLVM::LLVMDialect", "::mlir::arith::ArithDialect",
+    "::mlir::vector::VectorDialect"];
 }
 
 #endif

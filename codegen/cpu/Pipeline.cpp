@@ -3,15 +3,8 @@
 
 #include "passes/tile/Passes.h"
 
-#include "mlir/Conversion/ArithToLLVM/ArithToLLVM.h"
-#include "mlir/Conversion/ControlFlowToLLVM/ControlFlowToLLVM.h"
-#include "mlir/Conversion/FuncToLLVM/ConvertFuncToLLVMPass.h"
-#include "mlir/Conversion/IndexToLLVM/IndexToLLVM.h"
-#include "mlir/Conversion/MathToLLVM/MathToLLVM.h"
-#include "mlir/Conversion/MemRefToLLVM/MemRefToLLVM.h"
 #include "mlir/Conversion/ReconcileUnrealizedCasts/ReconcileUnrealizedCasts.h"
 #include "mlir/Conversion/SCFToControlFlow/SCFToControlFlow.h"
-#include "mlir/Conversion/VectorToLLVM/ConvertVectorToLLVMPass.h"
 #include "mlir/Dialect/ControlFlow/IR/ControlFlow.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
@@ -33,7 +26,7 @@ void buildTileToVectorPipeline(OpPassManager &manager, llvm::StringRef features)
   function.addPass(createTileCpuFetchAhead());
   function.addPass(createTileCpuAssignOrder({features.str()}));
   function.addPass(createConvertTileToVector({features.str()}));
-  function.addPass(createTileCpuExpandMath({features.str()}));
+  manager.addPass(createTileCpuExpandMath({features.str()}));
 }
 
 void buildTileToCpuPipeline(OpPassManager &manager, llvm::StringRef features) {
@@ -42,13 +35,7 @@ void buildTileToCpuPipeline(OpPassManager &manager, llvm::StringRef features) {
   // CSE only: canonicalisation of large unrolled bodies costs more than LLVM's own.
   manager.addPass(createCSEPass());
   manager.addPass(createSCFToControlFlowPass());
-  manager.addPass(createConvertVectorToLLVMPass());
-  manager.addPass(createConvertMathToLLVMPass());
-  manager.addPass(createConvertIndexToLLVMPass());
-  manager.addPass(createArithToLLVMConversionPass());
-  manager.addPass(createFinalizeMemRefToLLVMConversionPass());
-  manager.addPass(createConvertFuncToLLVMPass());
-  manager.addPass(createConvertControlFlowToLLVMPass());
+  manager.addPass(createTileCpuToLlvm());
   manager.addPass(createReconcileUnrealizedCastsPass());
 }
 

@@ -10,6 +10,9 @@
 
 namespace llmopt::cuda {
 
+/// Attribute of a kernel: blocks that a multiprocessor should hold at a time; 1 without it.
+inline constexpr llvm::StringLiteral kBlocksAttr = "cuda.blocks";
+
 /// The text of one kernel, and where each of its lines came from.
 struct KernelText {
   std::string entry;

@@ -1,28 +1,12 @@
 // Verifier of attn.attention's mask and score regions: scalar code that any target can
 // vectorise, without effects.
 #include "dialect/attn/AttnDialect.h"
+#include "dialect/attn/RegionOps.h"
 
 #include "mlir/IR/Builders.h"
 
 using namespace mlir;
 using namespace llmopt::attn;
-
-static LogicalResult verifyScalarOp(Operation &op) {
-  StringRef dialect = op.getName().getDialectNamespace();
-  if ((dialect != "arith" && dialect != "math") || op.getNumRegions() != 0 ||
-      !isMemoryEffectFree(&op))
-    return op.emitOpError()
-           << "is not allowed in a mask or score region; arith and math ops on scalars are";
-  for (Type type : op.getResultTypes())
-    if (!type.isIntOrIndexOrFloat())
-      return op.emitOpError() << "yields " << type
-                              << "; only scalars are allowed in a mask or score region";
-  for (Value operand : op.getOperands())
-    if (!operand.getType().isIntOrIndexOrFloat())
-      return op.emitOpError() << "takes " << operand.getType()
-                              << "; only scalars are allowed in a mask or score region";
-  return success();
-}
 
 /// `region` takes `inputs`, yields one value of type `output` and computes on scalars.
 static LogicalResult verifyBody(AttentionOp op, Region &region, const Twine &what, TypeRange inputs,
@@ -38,7 +22,7 @@ static LogicalResult verifyBody(AttentionOp op, Region &region, const Twine &wha
     return yield.emitOpError() << "of " << what << " must yield " << output << ", got "
                                << yield.getValue().getType();
   for (Operation &inner : body.without_terminator())
-    if (failed(verifyScalarOp(inner)))
+    if (failed(verifyRegionOp(inner)))
       return failure();
   return success();
 }

@@ -60,10 +60,26 @@ def Attn_AttentionOp : Attn_Op<"attention", [AttrSizedOperandSegments,
       denominator only. The log-sum-exp result excludes it, so that results can be merged.
     - `split(...)`, `schedule(...)`: see the attributes `split` and `schedule`.
 
-    Regions hold arith and math ops on scalars, and may use scalars from outside. Each op
-    computes in its type: an integer wraps (index has 64 bits), a float beyond its type's
-    range is infinite. An infinite score makes its rows NaN, a score of -inf hides its key.
-    `math.powf` follows IEEE 754: x^0 is 1 for every x.
+    Regions hold ops on scalars (index, integers of up to 64 bits, f16, bf16, f32, f64), and
+    may use scalars from outside. Each op computes in its type: an integer wraps (index has
+    64 bits), a float beyond its type's range is infinite. An infinite score makes its rows
+    NaN, a score of -inf hides its key. The ops are
+
+    - of `arith`: constant, select; addf, cmpf, divf, extf, fptosi, fptoui, maximumf,
+      maxnumf, minimumf, minnumf, mulf, negf, remf, subf, truncf; addi, andi, ceildivsi,
+      ceildivui, cmpi, divsi, divui, extsi, extui, floordivsi, index_cast, index_castui,
+      maxsi, maxui, minsi, minui, muli, ori, remsi, remui, shli, shrsi, shrui, sitofp,
+      subi, trunci, uitofp, xori;
+    - of `math`, as C has them for every argument, huge ones, infinities and NaN included:
+      absf, acos, acosh, asin, asinh, atan, atan2, atanh, cbrt, ceil, copysign, cos, cosh,
+      erf, erfc, exp, exp2, expm1, floor, fma, fpowi, isfinite, isinf, isnan, log, log10,
+      log1p, log2, powf (x^0 is 1 for every x), round, roundeven, rsqrt, sin, sinh, sqrt,
+      tan, tanh, trunc; absi, ctlz, ctpop, cttz, ipowi (a negative power rounds 1 / x^n
+      towards 0).
+
+    On the CPU exp2, exp, tanh, log, log2, sinh, cosh and powf of f32 are vector code, and
+    rounding, square root and the like are instructions; the others call libm for each
+    score. `math.fma` rounds once where the CPU has the instruction, else twice.
 
     Scale, soft cap, window and the like are defaults: a compiled kernel takes other
     values at run time without compiling again.

@@ -3,6 +3,7 @@
 
 #include "llvm/ADT/StringMap.h"
 
+#include <bit>
 #include <cmath>
 #include <limits>
 
@@ -56,6 +57,9 @@ const llvm::StringMap<Real1> &unaryReals() {
       {"math.sin", [](double x) { return std::sin(x); }},
       {"math.cos", [](double x) { return std::cos(x); }},
       {"math.tan", [](double x) { return std::tan(x); }},
+      {"math.asinh", [](double x) { return std::asinh(x); }},
+      {"math.acosh", [](double x) { return std::acosh(x); }},
+      {"math.atanh", [](double x) { return std::atanh(x); }},
       {"math.asin", [](double x) { return std::asin(x); }},
       {"math.acos", [](double x) { return std::acos(x); }},
       {"math.atan", [](double x) { return std::atan(x); }},
@@ -94,11 +98,14 @@ const llvm::StringMap<Real2> &binaryReals() {
 int64_t floorDivide(int64_t a, int64_t b) {
   return b == 0 ? 0 : a / b - (a % b != 0 && (a < 0) != (b < 0));
 }
+/// a^b by squaring; a negative power is 1 / a^-b, rounded towards 0.
 int64_t power(int64_t a, int64_t b) {
-  int64_t product = 1;
-  for (; b > 0; --b)
-    product = int64_t(uint64_t(product) * uint64_t(a));
-  return b < 0 ? (a == 1 ? 1 : 0) : product;
+  if (b < 0)
+    return a == 1 ? 1 : a != -1 ? 0 : b % 2 ? -1 : 1;
+  uint64_t product = 1, square = uint64_t(a);
+  for (; b > 0; b /= 2, square *= square)
+    product *= b % 2 ? square : 1;
+  return int64_t(product);
 }
 
 /// A division by zero yields 0; the smallest integer by -1 wraps.
@@ -206,6 +213,24 @@ ScalarFunction specialFunction(mlir::Operation &op) {
     return [](const Scalar *v) { return Scalar{std::fma(v[0].f, v[1].f, v[2].f), 0}; };
   if (name == "math.fpowi")
     return [](const Scalar *v) { return Scalar{std::pow(v[0].f, double(v[1].i)), 0}; };
+  if (name == "math.isnan")
+    return [](const Scalar *v) { return Scalar{0, std::isnan(v[0].f)}; };
+  if (name == "math.isinf")
+    return [](const Scalar *v) { return Scalar{0, std::isinf(v[0].f)}; };
+  if (name == "math.isfinite")
+    return [](const Scalar *v) { return Scalar{0, std::isfinite(v[0].f)}; };
+  if (name == "math.ctpop")
+    return [=](const Scalar *v) {
+      return Scalar{0, wrap(std::popcount(asUnsigned(v[0].i, from)), to)};
+    };
+  if (name == "math.ctlz")
+    return [=](const Scalar *v) {
+      return Scalar{0, wrap(std::countl_zero(asUnsigned(v[0].i, from)) - 64 + int(from), to)};
+    };
+  if (name == "math.cttz")
+    return [=](const Scalar *v) {
+      return Scalar{0, wrap(std::min(std::countr_zero(asUnsigned(v[0].i, from)), int(from)), to)};
+    };
   if (name == "math.absi")
     return [=](const Scalar *v) { return Scalar{0, wrap(std::abs(asSigned(v[0].i, from)), to)}; };
   return nullptr;

@@ -16,21 +16,6 @@ using Pred = arith::CmpIPredicate;
 #define WORD_OF(record, field) unsigned(offsetof(bundle::record, field) / 4)
 #define QUAD_OF(record, field) unsigned(offsetof(bundle::record, field) / 8)
 
-TokenArray::TokenArray(KernelBuilder &k, int buffer, bool ragged) {
-  unsigned token = ragged ? 0 : 1;
-  batchStride = ragged ? Value() : k.stride(buffer, 0);
-  tokenStride = k.stride(buffer, token);
-  headStride = k.stride(buffer, token + 1);
-  if (k.signature.buffers[buffer].extents.size() > token + 2)
-    innerStride = k.stride(buffer, token + 2);
-}
-
-Value TokenArray::offset(KernelBuilder &k, Value batch, Value queryBase, Value query,
-                         Value head) const {
-  Value offset = k.add(k.mul(k.add(queryBase, query), tokenStride), k.mul(head, headStride));
-  return batchStride ? k.add(offset, k.mul(batch, batchStride)) : offset;
-}
-
 namespace {
 
 class AttendKernel {
@@ -104,20 +89,21 @@ void AttendKernel::loadItem(Value item) {
   auto word = [&](unsigned w, bool isSigned = false) {
     return field(BufferRole::Items, 8, w, item, isSigned);
   };
-  firstRow = word(WORD_OF(WorkItem, firstRow));
-  rowsUsed = word(WORD_OF(WorkItem, rowCount));
-  kvHead = word(WORD_OF(WorkItem, kvHead));
-  sequence = word(WORD_OF(WorkItem, sequence));
-  partialSlot = word(WORD_OF(WorkItem, partialSlot), /*isSigned=*/true);
+  firstRow = KernelBuilder::called("first_row", word(WORD_OF(WorkItem, firstRow)));
+  rowsUsed = KernelBuilder::called("row_count", word(WORD_OF(WorkItem, rowCount)));
+  kvHead = KernelBuilder::called("kv_head", word(WORD_OF(WorkItem, kvHead)));
+  sequence = KernelBuilder::called("sequence", word(WORD_OF(WorkItem, sequence)));
+  partialSlot = KernelBuilder::called("partial_slot",
+                                      word(WORD_OF(WorkItem, partialSlot), /*isSigned=*/true));
   auto quad = [&](unsigned q) { return field(BufferRole::Sequences, 8, q, sequence); };
-  queryBase = quad(QUAD_OF(SequenceRecord, queryBase));
-  keyBase = quad(QUAD_OF(SequenceRecord, keyBase));
-  queryLen = quad(QUAD_OF(SequenceRecord, queryLen));
-  keyLen = quad(QUAD_OF(SequenceRecord, keyLen));
-  tableBase = quad(QUAD_OF(SequenceRecord, tableBase));
-  batch = quad(QUAD_OF(SequenceRecord, batch));
-  keyBegin = word(WORD_OF(WorkItem, keyBegin));
-  keyEnd = k.min(word(WORD_OF(WorkItem, keyEnd)), keyLen);
+  queryBase = KernelBuilder::called("query_base", quad(QUAD_OF(SequenceRecord, queryBase)));
+  keyBase = KernelBuilder::called("key_base", quad(QUAD_OF(SequenceRecord, keyBase)));
+  queryLen = KernelBuilder::called("query_len", quad(QUAD_OF(SequenceRecord, queryLen)));
+  keyLen = KernelBuilder::called("key_len", quad(QUAD_OF(SequenceRecord, keyLen)));
+  tableBase = KernelBuilder::called("table_base", quad(QUAD_OF(SequenceRecord, tableBase)));
+  batch = KernelBuilder::called("batch", quad(QUAD_OF(SequenceRecord, batch)));
+  keyBegin = KernelBuilder::called("key_begin", word(WORD_OF(WorkItem, keyBegin)));
+  keyEnd = KernelBuilder::called("key_end", k.min(word(WORD_OF(WorkItem, keyEnd)), keyLen));
 }
 
 /// A column of one value for each row of the walk; rows beyond the item's repeat its last one.
@@ -194,7 +180,9 @@ void AttendKernel::loadRows() {
     return arith::IndexCastOp::create(k.b, k.loc, i32, index).getResult();
   };
   rows = RowTiles();
-  rows.position = rowTile(i32, [&](Value, Value, Value position, Value) { return cast(position); });
+  rows.position = KernelBuilder::called(
+      "position",
+      rowTile(i32, [&](Value, Value, Value position, Value) { return cast(position); }));
   rows.query =
       rowTile(i32, [&](Value queryIndex, Value, Value, Value) { return cast(queryIndex); });
   rows.head = rowTile(i32, [&](Value, Value head, Value, Value) { return cast(head); });
@@ -287,10 +275,10 @@ SmallVector<Value> AttendKernel::weight(OpBuilder &b, ValueRange x) {
 
 /// One tile of keys: with `masked`, the mask and the item's key range are applied.
 AttendKernel::State AttendKernel::step(Value tile, State state, TileWalk *masked) {
-  Value key = k.mul(tile, k.idx(keys));
+  Value key = KernelBuilder::called("first_key", k.mul(tile, k.idx(keys)));
   Value count = masked ? k.min(k.sub(keyEnd, key), k.idx(keys)) : k.idx(keys);
   auto addresses = [&](bool isValue) {
-    Value all = keyRows(isValue, key, count);
+    Value all = KernelBuilder::called(isValue ? "v_rows" : "k_rows", keyRows(isValue, key, count));
     if (!masked)
       return all;
     // Keys that no row may see are zeros, whatever their memory holds.
@@ -309,15 +297,15 @@ AttendKernel::State AttendKernel::step(Value tile, State state, TileWalk *masked
   Value scores =
       ScoreMap(k, rows, key, keyEnd, slices).build(products, masked ? keyBegin : Value());
 
-  Value highest = k.reduce(tile::Combiner::Max, scores);
+  Value highest = KernelBuilder::called("m_new", k.reduce(tile::Combiner::Max, scores));
   Value m = k.map(columnF32(), {state.m, highest},
                   [&](OpBuilder &b, ValueRange x, Value, Value) -> SmallVector<Value> {
                     return {arith::MaximumFOp::create(b, k.loc, x[0], x[1])};
                   });
   auto weightOf = [&](OpBuilder &b, ValueRange x, Value, Value) { return weight(b, x); };
-  Value alpha = k.map(columnF32(), {state.m, m}, weightOf);
+  Value alpha = KernelBuilder::called("alpha", k.map(columnF32(), {state.m, m}, weightOf));
   Value weights = k.map(cast<RankedTensorType>(scores.getType()), {scores, m}, weightOf);
-  Value sum = k.reduce(tile::Combiner::Sum, weights);
+  Value sum = KernelBuilder::called("row_sum", k.reduce(tile::Combiner::Sum, weights));
   Value l = k.map(columnF32(), {state.l, alpha, sum},
                   [&](OpBuilder &b, ValueRange x, Value, Value) -> SmallVector<Value> {
                     return {math::FmaOp::create(b, k.loc, x[0], x[1], x[2])};
@@ -328,10 +316,11 @@ AttendKernel::State AttendKernel::step(Value tile, State state, TileWalk *masked
   Value valueTile = loadKeys(/*isValue=*/true, valueRows);
   auto valueType = cast<RankedTensorType>(valueTile.getType()).getElementType();
   if (!valueType.isF32())
-    weights = k.map(k.tileType(rowCount, keys / slices, valueType), {weights},
-                    [&](OpBuilder &b, ValueRange x, Value, Value) -> SmallVector<Value> {
-                      return {arith::TruncFOp::create(b, k.loc, valueType, x[0])};
-                    });
+    weights = KernelBuilder::called(
+        "weights", k.map(k.tileType(rowCount, keys / slices, valueType), {weights},
+                         [&](OpBuilder &b, ValueRange x, Value, Value) -> SmallVector<Value> {
+                           return {arith::TruncFOp::create(b, k.loc, valueType, x[0])};
+                         }));
   Value scaled = k.map(cast<RankedTensorType>(state.acc.getType()), {state.acc, alpha},
                        [&](OpBuilder &b, ValueRange x, Value, Value) -> SmallVector<Value> {
                          return {arith::MulFOp::create(b, k.loc, x[0], x[1])};
@@ -361,7 +350,9 @@ AttendKernel::State AttendKernel::walkKeys() {
                           zero};
   SmallVector<Type> types = llvm::to_vector(ValueRange(init).getTypes());
   auto loop = scf::WhileOp::create(k.b, k.loc, types, init);
-  SmallVector<Location> locs(types.size(), k.loc);
+  SmallVector<Location> locs;
+  for (StringRef name : {"tile", "acc", "m", "l", "visited", "predicated"})
+    locs.push_back(k.named(name));
   OpBuilder::InsertionGuard guard(k.b);
   Block *before = k.b.createBlock(&loop.getBefore(), {}, types, locs);
   Value more = k.cmp(Pred::slt, before->getArgument(0), walk.none());
@@ -369,7 +360,7 @@ AttendKernel::State AttendKernel::walkKeys() {
 
   Block *body = k.b.createBlock(&loop.getAfter(), {}, types, locs);
   Value tile = body->getArgument(0);
-  Value end = walk.runEnd(tile);
+  Value end = KernelBuilder::called("full_end", walk.runEnd(tile));
   auto run = [&](Value lo, Value hi, ValueRange state, TileWalk *masked) {
     SmallVector<Value> last =
         k.forEach(lo, hi, state, [&](Value u, ValueRange s) -> SmallVector<Value> {

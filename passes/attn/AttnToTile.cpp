@@ -92,8 +92,7 @@ ScheduleRequest llmopt::scheduleRequest(const Signature &signature) {
   request.group = op.getGroup();
   request.dQk = op.getQkDim();
   request.dV = op.getVDim();
-  request.elementBytes =
-      cast<ShapedType>(op.getQuery().getType()).getElementType().getIntOrFloatBitWidth() / 8;
+  request.elementBytes = op.getElementType().getIntOrFloatBitWidth() / 8;
   if (attn::ScheduleAttr wishes = op.getScheduleAttr()) {
     request.rows = wishes.getRows();
     request.keys = wishes.getKeys();

@@ -11,6 +11,9 @@ constexpr int64_t kWarps = 4;
 /// Rows of one mma.m16n8k16.
 constexpr int64_t kStepRows = 16;
 
+/// Head size from which a thread has no registers for the scores of 64 keys.
+constexpr int64_t kWideHead = 192;
+
 int64_t roundUp(int64_t value, int64_t multiple) {
   return (value + multiple - 1) / multiple * multiple;
 }
@@ -43,7 +46,8 @@ Schedule llmopt::chooseCudaSchedule(const ScheduleRequest &request,
 
   // Decode: the heads of one group, rounded to what a product takes. Fewer rows than warps
   // have steps for: the warps share out the keys.
-  int64_t many = kWarps * kStepRows;
+  // On the plain units twice as many rows would leave too few registers.
+  int64_t many = tensor ? kWarps * kStepRows : kWarps * kStepRows / 2;
   int64_t few = std::min(many, roundUp(std::max<int64_t>(request.group, 1), kStepRows));
   if (few > many / 2)
     few = many;
@@ -71,6 +75,9 @@ Schedule llmopt::chooseCudaSchedule(const ScheduleRequest &request,
     return most;
   };
   for (Sizes sizes : choices) {
+    // A thread's accumulators take dV / 2 registers and its scores keys / 2, of 255.
+    if (tensor && request.dV > kWideHead && sizes.keys > 32)
+      continue;
     chosen = sizes;
     if (request.keys > 0)
       chosen.keys = request.keys;

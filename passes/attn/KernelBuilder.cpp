@@ -61,15 +61,22 @@ KernelBuilder::KernelBuilder(ModuleOp module, Location loc, const Signature &sig
   for (auto [i, entry] : llvm::enumerate(signature.scalars)) {
     Value raw = memref::LoadOp::create(b, loc, array, idx(i));
     if (entry.type == bundle::ScalarType::I64) {
-      scalars.push_back(arith::IndexCastOp::create(b, loc, b.getIndexType(), raw));
+      scalars.push_back(
+          called(entry.name, arith::IndexCastOp::create(b, loc, b.getIndexType(), raw)));
       continue;
     }
     Value low = arith::TruncIOp::create(b, loc, b.getI32Type(), raw);
-    scalars.push_back(arith::BitcastOp::create(b, loc, b.getF32Type(), low));
+    scalars.push_back(called(entry.name, arith::BitcastOp::create(b, loc, b.getF32Type(), low)));
   }
 }
 
 Location KernelBuilder::named(StringRef name) { return NameLoc::get(b.getStringAttr(name), loc); }
+
+Value KernelBuilder::called(StringRef name, Value value) {
+  Operation *op = value.getDefiningOp();
+  op->setLoc(NameLoc::get(StringAttr::get(op->getContext(), name), op->getLoc()));
+  return value;
+}
 
 void KernelBuilder::finish() { func::ReturnOp::create(b, loc); }
 
@@ -113,6 +120,7 @@ Value KernelBuilder::word(BufferRole role, Value record, unsigned words, unsigne
 
 void KernelBuilder::forEach(Value lo, Value hi, int64_t step, std::function<void(Value)> body) {
   auto loop = scf::ForOp::create(b, loc, lo, hi, idx(step));
+  loop.getInductionVar().setLoc(named("item"));
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToStart(loop.getBody());
   body(loop.getInductionVar());
@@ -122,6 +130,7 @@ SmallVector<Value>
 KernelBuilder::forEach(Value lo, Value hi, ValueRange init,
                        std::function<SmallVector<Value>(Value, ValueRange)> body) {
   auto loop = scf::ForOp::create(b, loc, lo, hi, idx(1), init);
+  loop.getInductionVar().setLoc(named("step"));
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToStart(loop.getBody());
   SmallVector<Value> next = body(loop.getInductionVar(), loop.getRegionIterArgs());

@@ -29,6 +29,8 @@ public:
   /// This kernel's place, with a name for the value made there: targets that print text
   /// use it.
   mlir::Location named(llvm::StringRef name);
+  /// `value`, made by an operation, with this name.
+  static mlir::Value called(llvm::StringRef name, mlir::Value value);
 
   // Arguments.
   mlir::Value slot(int buffer, bundle::SlotKind kind, unsigned dim = 0);

@@ -11,11 +11,21 @@ namespace {
 /// run over rows are full enough.
 constexpr int64_t kFewRowsLimit = 16;
 
+/// Cost of reading K and V from memory and staging them, in rows of 16 lanes: measured with
+/// `attention-bench --tiles` on one core (docs/results/cpu.md). From a cache it is a third
+/// of that; then few keys are read, and a wrong choice costs little.
+constexpr double kTileOverheadRows = 6, kRowsPerElementByte = 5;
+constexpr double kMeasuredLanes = 16;
+
 int64_t roundUp(int64_t value, int64_t multiple) {
   return (value + multiple - 1) / multiple * multiple;
 }
 
 } // namespace
+
+double llmopt::tileCost(const Schedule &schedule, int64_t rows, int64_t dQk, int64_t dV) {
+  return (double(rows) + schedule.overheadRows) * double(schedule.keys * (dQk + dV));
+}
 
 Schedule llmopt::chooseCpuSchedule(const ScheduleRequest &request,
                                    const runtime::CpuTarget &target) {
@@ -23,6 +33,9 @@ Schedule llmopt::chooseCpuSchedule(const ScheduleRequest &request,
   schedule.batchInvariant = request.batchInvariant;
   schedule.keys = request.keys > 0 ? request.keys : 64;
   int64_t lanes = std::max<int64_t>(1, target.vectorBits / 32);
+  // Narrower vectors take longer for a row, and memory does not.
+  schedule.overheadRows = (kTileOverheadRows + kRowsPerElementByte * double(request.elementBytes)) *
+                          double(lanes) / kMeasuredLanes;
   if (request.rows > 0) {
     schedule.rows = {request.rows};
     schedule.reason = "rows " + std::to_string(request.rows) + " as the spec wishes";

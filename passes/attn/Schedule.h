@@ -19,7 +19,7 @@ namespace llmopt {
 struct ScheduleRequest {
   int64_t group = 1; ///< query heads per KV head
   int64_t dQk = 0, dV = 0;
-  int64_t elementBytes = 2;   ///< of Q, K and V
+  int64_t elementBytes = 4;   ///< of an element of K and V
   int64_t rows = 0, keys = 0; ///< wishes of the spec's schedule clause; 0: none
   bool batchInvariant = false;
 };
@@ -32,8 +32,13 @@ struct Schedule {
   std::vector<int64_t> slices;
   int64_t warps = 0, stages = 0; ///< of a block on a GPU; tiles under way at a time
   bool batchInvariant = false;
+  /// What a tile costs besides its rows, in rows: reading and staging its keys and values.
+  double overheadRows = 0;
   std::string reason; ///< one sentence with the numbers, for the remark
 };
+
+/// Relative time of one tile of a kernel with tiles of `rows` rows.
+double tileCost(const Schedule &schedule, int64_t rows, int64_t dQk, int64_t dV);
 
 Schedule chooseCpuSchedule(const ScheduleRequest &request, const runtime::CpuTarget &target);
 /// On a GPU an item's rows are shared by the warps of one block: 64 on tensor cores, 16 each.

@@ -2,6 +2,7 @@
 
 #include "runtime/device/cpu/CpuDevice.h"
 #include "runtime/device/cuda/CudaDevice.h"
+#include "runtime/device/sim/SimDevice.h"
 
 #include <algorithm>
 #include <charconv>
@@ -23,6 +24,16 @@ StatusOr<std::shared_ptr<Device>> openAny() {
   if (StatusOr<std::shared_ptr<CudaDevice>> cuda = CudaDevice::open())
     return std::shared_ptr<Device>(*std::move(cuda));
   return asDevice(CpuDevice::create());
+}
+
+/// What "sim" alone stands for: the oldest chip that kernels are made for.
+constexpr std::string_view kSimulatedChip = "sm_80";
+
+StatusOr<std::shared_ptr<Device>> openSimulator(std::string_view chip) {
+  StatusOr<CudaArch> arch = CudaArch::parse(chip);
+  if (!arch)
+    return arch.status();
+  return std::shared_ptr<Device>(SimDevice::create(*arch));
 }
 
 /// The number behind "cuda:"; 0 for "cuda" alone.
@@ -56,7 +67,11 @@ StatusOr<std::shared_ptr<Device>> openDevice(std::string_view name) {
   if (name == "cuda" || name.starts_with("cuda:"))
     if (std::optional<uint32_t> ordinal = ordinalOf(name))
       return asDevice(CudaDevice::open(*ordinal));
-  return invalidArgument("unknown device '{}'; auto, cpu, cuda and cuda:NUMBER can be had", name);
+  if (name == "sim" || name.starts_with("sim:"))
+    return openSimulator(name == "sim" ? kSimulatedChip : name.substr(4));
+  return invalidArgument("unknown device '{}'; auto, cpu, cuda, cuda:NUMBER, sim and sim:ARCH can "
+                         "be had",
+                         name);
 }
 
 std::string_view targetKind(const bundle::Program &program) {

@@ -9,8 +9,8 @@
 
 namespace llmopt::runtime {
 
-/// "cpu", "cuda" (the first), "cuda:1", or "auto": cuda where a driver and a device are
-/// there, else cpu.
+/// "cpu", "cuda" (the first), "cuda:1", "sim" or "sim:sm_90" (the PTX simulator of a chip), or
+/// "auto": cuda where a driver and a device are there, else cpu.
 /// Unavailable says what is missing; InvalidArgument lists the names.
 StatusOr<std::shared_ptr<Device>> openDevice(std::string_view name);
 

@@ -167,7 +167,7 @@ public:
   PageId pageAt(SequenceId sequence, uint32_t group, uint32_t index) const;
   /// Pages that nobody else holds: what preempting the sequence would bring.
   Demand ownPages(SequenceId sequence) const;
-  /// All tables, for a receiver that missed a version. Allocates.
+  /// All tables, for a receiver that missed a version; while no step is open. Allocates.
   void snapshot(std::vector<TableDelta> &deltas, std::vector<PageId> &pages,
                 uint64_t &version) const;
 

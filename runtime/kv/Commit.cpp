@@ -41,9 +41,7 @@ void BlockManager::commitTokens(uint32_t slot, std::span<const Token> tokens, ui
   s.unsettled = mutant(Mutant::UnsettledHashed) ? 0 : unsettled;
   if (s.node != kNoNode)
     insertTokens(slot, had, tokens);
-  if (mutant(Mutant::WindowByBound)    ? s.bound >= s.releaseAt
-      : mutant(Mutant::WindowOffByOne) ? s.committed + 1 >= s.releaseAt
-                                       : s.committed >= s.releaseAt)
+  if (oldestQuery(s) >= s.releaseAt)
     releaseUnseen(slot);
 }
 

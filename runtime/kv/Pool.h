@@ -14,6 +14,7 @@
 #pragma once
 
 #include "runtime/kv/Admission.h"
+#include "runtime/kv/LargePages.h"
 #include "runtime/kv/PoolLayout.h"
 
 #include <array>
@@ -204,7 +205,7 @@ private:
   StepId completed = 0;
   uint32_t clock = 0;
   uint64_t hitBonus = 0;
-  std::vector<Info> frame; ///< pages, then heads of the lists
+  std::vector<Info, LargePages<Info>> frame; ///< pages, then heads of the lists
   uint32_t freeHead = kNoFrame, carved = 0;
   std::array<std::array<uint32_t, kPageStates>, kMaxGroups> counts = {};
   uint64_t takenPages = 0, evictedPages = 0, evictedHitPages = 0, revivedPages = 0;

@@ -116,10 +116,15 @@ NodeId PrefixCache::newNode() {
   return n;
 }
 
+const std::string &PrefixCache::keyOf(const Prompt &prompt) {
+  static const std::string none;
+  return mutant(Mutant::KeyIgnored) ? none : prompt.root;
+}
+
 NodeId PrefixCache::findRoot(Prompt &prompt) const {
   if (prompt.rootSerial && nodes[prompt.rootNode].serial == prompt.rootSerial)
     return prompt.rootNode;
-  auto found = roots.find(mutant(Mutant::KeyIgnored) ? std::string() : prompt.root);
+  auto found = roots.find(keyOf(prompt));
   if (found == roots.end())
     return kNoNode;
   prompt.rootNode = found->second;
@@ -135,7 +140,7 @@ NodeId PrefixCache::rootOf(Prompt &prompt) {
     return n;
   nodes[n].parent = nodes[n].firstChild = kNoNode;
   nodes[n].hash = XXH3_64bits_withSeed(prompt.root.data(), prompt.root.size(), seed) & hashMask;
-  texts[n] = mutant(Mutant::KeyIgnored) ? std::string() : prompt.root;
+  texts[n] = keyOf(prompt);
   roots.emplace(texts[n], n);
   prompt.rootNode = n;
   prompt.rootSerial = nodes[n].serial;

@@ -148,6 +148,7 @@ private:
                const std::string &media) const;
   NodeId find(uint64_t hash, NodeId parent, const Token *tokens, const std::string &media,
               uint32_t &length) const;
+  static const std::string &keyOf(const Prompt &prompt);
   NodeId findRoot(Prompt &prompt) const;
   uint32_t rememberedBlocks(const Prompt &prompt) const;
   void follow(Prompt &prompt, NodeId root);
@@ -180,10 +181,10 @@ private:
   std::vector<GroupSpec> groups;
   std::vector<uint32_t> slotBase, pagesPerBlock;
   std::vector<uint32_t> keptSlots; ///< of groups that keep all
-  std::vector<Node> nodes;
-  std::vector<Info> info;
-  std::vector<PageRef> refs;
-  std::vector<NodeId> buckets;
+  std::vector<Node, LargePages<Node>> nodes;
+  std::vector<Info, LargePages<Info>> info;
+  std::vector<PageRef, LargePages<PageRef>> refs;
+  std::vector<NodeId, LargePages<NodeId>> buckets;
   AlignedBuffer tokenMemory;
   uint32_t carved = 0, live = 0;
   NodeId freeNodes = kNoNode;

@@ -47,4 +47,12 @@ Prompt::Prompt(std::span<const Token> tokens, const CacheKey &key, uint32_t bloc
     }
 }
 
+void Prompt::extend(std::span<const Token> longer, uint32_t blockSize) {
+  ids = longer;
+  reserve(size(), blockSize);
+  if (!media.empty())
+    media.resize(size() / blockSize + 1);
+  refusedTokens = UINT32_MAX;
+}
+
 } // namespace llmopt::runtime::kv

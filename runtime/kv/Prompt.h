@@ -36,13 +36,19 @@ struct MediaSpan {
 
 /// A request's prompt. The request keeps it while it waits: a second try looks
 /// only at what changed since the first. The tokens are the caller's and stay
-/// unchanged while the prompt lives; after a preemption make a new prompt of
-/// prompt and generated tokens.
+/// unchanged while the prompt lives; after a preemption `extend` it by the generated
+/// tokens.
 class Prompt {
 public:
   /// `blockSize` as of the manager. Allocates; later calls do not.
   Prompt(std::span<const Token> tokens, const CacheKey &key, uint32_t blockSize,
          std::span<const MediaSpan> media = {});
+
+  /// The same request with tokens behind the old ones: what it had generated when it was
+  /// preempted. What was found for the old ones is still known. Allocates no more than
+  /// `reserve` for as many tokens would have.
+  void extend(std::span<const Token> longer, uint32_t blockSize);
+  void reserve(uint32_t tokens, uint32_t blockSize) { path.reserve(tokens / blockSize); }
 
   std::span<const Token> tokens() const { return ids; }
   uint32_t size() const { return static_cast<uint32_t>(ids.size()); }

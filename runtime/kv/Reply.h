@@ -16,7 +16,7 @@ enum class Reply : uint8_t {
   /// The request would not fit even into an empty pool. Nothing was changed;
   /// refuse or abort it.
   PermanentLack,
-  /// All table slots are taken. Temporary: nothing was changed.
+  /// All table slots (or transfer slots) are taken. Temporary: nothing was changed.
   NoTableSlot,
   /// The sequence would become longer than `ManagerOptions::maxTokens`.
   TooLong,

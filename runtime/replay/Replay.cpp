@@ -95,7 +95,7 @@ private:
 Status Replayer::prepare() {
   if (!(options.speed > 0) || !(options.acceptance >= 0 && options.acceptance <= 1) ||
       !(options.hostSeconds >= 0))
-    return invalidArgument("speed {}, acceptance {}, host time {} s; a positive speed, an "
+    return invalidArgument("speed {:g}, acceptance {:g}, host time {:g} s; a positive speed, an "
                            "acceptance from 0 to 1 and a time of 0 or more are allowed",
                            options.speed, options.acceptance, options.hostSeconds);
   uint64_t longest = 1;

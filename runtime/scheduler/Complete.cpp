@@ -41,11 +41,15 @@ Status Scheduler::complete(const StepResult &result, int64_t nowNs) {
     return makeStatus(StatusCode::Internal, "result of step {}; no step is in flight", result.step);
   const Flight &flight = flights[flightHead];
   LLMOPT_RETURN_IF_ERROR(checkResult(flight, result));
+  kv::Reply reply = kv::Reply::Ok;
   for (size_t i = 0; i < flight.rows.size(); ++i) {
+    if (i + kAhead < flight.rows.size())
+      fetch(flight.rows[i + kAhead].slot);
     const FlightRow &row = flight.rows[i];
     bool wanted = find({row.slot, row.generation}); // else it ended while the row was in flight
     if (wanted && result.status.ok() && !result.rows[i].failed) {
-      completeRow(row, result.rows[i], result, nowNs);
+      kv::Reply committed = completeRow(row, result.rows[i], result, nowNs);
+      reply = committed == kv::Reply::Ok ? reply : committed;
       continue;
     }
     ++counts.discardedRows;
@@ -53,7 +57,8 @@ Status Scheduler::complete(const StepResult &result, int64_t nowNs) {
     if (wanted)
       endRequest(row.slot, FinishReason::DeviceFailure, nowNs);
   }
-  blocks.completeStep(kv::StepId(flight.step));
+  if (kv::Reply done = blocks.completeStep(kv::StepId(flight.step)); done != kv::Reply::Ok)
+    reply = done;
   flightHead = (flightHead + 1) % flights.size();
   --flightCount;
   for (size_t i = 0; i < preempting.size();) {
@@ -66,6 +71,9 @@ Status Scheduler::complete(const StepResult &result, int64_t nowNs) {
     finishPreemption(slot);
   }
   updateGauges();
+  if (reply != kv::Reply::Ok)
+    return makeStatus(StatusCode::Internal, "step {} could not be committed: {}", result.step,
+                      kv::describe(reply));
   return {};
 }
 
@@ -76,8 +84,10 @@ FinishReason Scheduler::cutAnswer(const Request &request,
   FinishReason reason = tokens.size() >= left ? FinishReason::Length : FinishReason::None;
   if (tokens.size() > left)
     tokens = tokens.first(left);
+  if (!request.stopCount)
+    return reason;
   auto stops = std::span(request.stopTokens).first(request.stopCount);
-  for (size_t i = 0; i < tokens.size() && !stops.empty(); ++i)
+  for (size_t i = 0; i < tokens.size(); ++i)
     if (std::find(stops.begin(), stops.end(), tokens[i]) != stops.end()) {
       tokens = tokens.first(i + 1);
       return FinishReason::Stop;
@@ -85,8 +95,8 @@ FinishReason Scheduler::cutAnswer(const Request &request,
   return reason;
 }
 
-void Scheduler::completeRow(const FlightRow &row, const RowResult &result, const StepResult &step,
-                            int64_t nowNs) {
+kv::Reply Scheduler::completeRow(const FlightRow &row, const RowResult &result,
+                                 const StepResult &step, int64_t nowNs) {
   Request &request = requests[row.slot];
   --request.inFlightRows;
   request.inFlightLeast -= row.least;
@@ -104,23 +114,26 @@ void Scheduler::completeRow(const FlightRow &row, const RowResult &result, const
     counts.draftsProposed += row.drafts;
     counts.draftsAccepted += result.tokenCount - 1;
   }
-  request.tokens.insert(request.tokens.end(), tokens.begin(), tokens.end());
+  for (kv::Token token : tokens)
+    request.tokens.push_back(token); // within what was reserved
   uint32_t unsettled = std::min(result.unsettled, valid ? valid - 1 : 0);
-  blocks.commit(request.sequence, kv::StepId(step.step),
-                std::span(request.tokens).subspan(request.computed, valid), unsettled);
+  kv::Reply reply =
+      blocks.commit(request.sequence, kv::StepId(step.step),
+                    std::span(request.tokens).subspan(request.computed, valid), unsettled);
   request.computed += valid;
   if (!tokens.empty())
     giveTokens(row.slot, tokens, nowNs);
   if (reason != FinishReason::None)
     endRequest(row.slot, reason, nowNs);
-  else if (request.params.filter && !tokens.empty())
-    request.blocked = !request.params.filter->prepare(handleOf(row.slot), request.tokens);
+  else if (request.filter && !tokens.empty())
+    request.blocked = !request.filter->prepare(handleOf(row.slot), request.tokens);
+  return reply;
 }
 
 void Scheduler::giveTokens(uint32_t slot, std::span<const kv::Token> tokens, int64_t nowNs) {
   Request &request = requests[slot];
   counts.generationTokensTotal += tokens.size();
-  if (request.firstTokenNs < 0) {
+  if (request.lastTokenNs < 0) {
     request.firstTokenNs = nowNs;
     counts.timeToFirstToken.record(uint64_t(nowNs - request.arrivalNs));
     counts.prefillTime.record(uint64_t(nowNs - request.firstStepNs));

@@ -52,9 +52,9 @@ uint32_t Scheduler::draftsFor(uint32_t slot, uint32_t budget, uint32_t &firstDra
                                                  std::span(draftTokens).subspan(firstDraft, room),
                                                  std::span(draftParents).subspan(firstDraft, room));
     count = std::min(count, room);
-    if (request.params.filter)
+    if (request.filter)
       count =
-          std::min(count, request.params.filter->allowedDrafts(
+          std::min(count, request.filter->allowedDrafts(
                               handleOf(slot), std::span(draftTokens).subspan(firstDraft, count)));
     draftTokens.resize(firstDraft + count);
     draftParents.resize(firstDraft + count);
@@ -63,8 +63,7 @@ uint32_t Scheduler::draftsFor(uint32_t slot, uint32_t budget, uint32_t &firstDra
   // The device keeps what rows yielded for D steps; a filter has not seen its drafts.
   bool reachable = request.lastRow != Request::kNone &&
                    uint64_t(blocks.currentStep()) - request.lastStep <= config.stepsInFlight;
-  return reachable && !request.params.filter ? std::min(room, uint32_t(config.deviceDrafts.size()))
-                                             : 0;
+  return reachable && !request.filter ? std::min(room, uint32_t(config.deviceDrafts.size())) : 0;
 }
 
 void Scheduler::planRow(uint32_t slot) {
@@ -81,9 +80,10 @@ void Scheduler::planRow(uint32_t slot) {
     // The upper bound may have reached the end of the answer: the results will tell. With a
     // filter the next token waits for the one before.
     bool ended = request.mostLength() + 1 > request.promptLength + request.outputLimit - 1;
-    if (!request.wantsRow() || ended || (request.params.filter && request.inFlightRows))
+    if (!request.wantsRow() || ended || (request.filter && request.inFlightRows))
       return;
-    row.drafts = draftsFor(slot, budgetLeft, row.firstDraft);
+    if (mostDrafts)
+      row.drafts = draftsFor(slot, budgetLeft, row.firstDraft);
     row.tokens = 1 + row.drafts;
     row.samples = true;
   }
@@ -96,9 +96,12 @@ void Scheduler::planRunning() {
   draftTokens.clear();
   draftParents.clear();
   budgetLeft = config.tokenBudget;
-  for (uint32_t slot : runningSlots)
-    if (!requests[slot].prefilling())
-      planRow(slot);
+  for (size_t i = 0; i < runningSlots.size(); ++i) {
+    if (i + kAhead < runningSlots.size())
+      fetch(runningSlots[i + kAhead]);
+    if (!requests[runningSlots[i]].prefilling())
+      planRow(runningSlots[i]);
+  }
   // The ward's prefill first: the bound on waiting counts on it.
   uint32_t ward = wardSlot();
   if (ward != Request::kNone && requests[ward].prefilling())

@@ -22,36 +22,41 @@ enum class RequestState : uint8_t {
   Preempting, ///< to be preempted when its rows in flight have completed
 };
 
-struct Request {
+struct alignas(64) Request {
   static constexpr uint32_t kNone = UINT32_MAX;
 
+  // What each step looks at: two cache lines.
   RequestState state = RequestState::Unused;
   bool swapped = false; ///< Waiting, with pages in host memory
   bool blocked = false; ///< its filter's answer is awaited
-  uint8_t priority = 0;
+  bool greedy = true, promptLogprobs = false;
+  uint8_t priority = 0, stopCount = 0;
   uint32_t generation = 0;
   uint32_t computed = 0;
   uint32_t inFlightRows = 0, inFlightLeast = 0, inFlightMost = 0, samplesInFlight = 0;
   uint32_t promptLength = 0; ///< as submitted
   uint32_t prefillEnd = 0;   ///< tokens known when it was admitted: these are prefilled
   uint32_t outputLimit = 0;
-  uint32_t preemptions = 0;
   uint32_t adapter = 0;
-  uint64_t lastStep = 0; ///< of its newest row that samples, in flight
   uint32_t lastRow = kNone;
-  uint32_t matched = 0;         ///< of tokens, when last looked up in the cache
-  uint32_t highestComputed = 0; ///< before preemptions: what is computed below it is recomputed
-  kv::SequenceId sequence;
-  uint64_t arrival = 0;                  ///< running number
-  uint64_t submitStep = 0;               ///< steps launched before it came
-  uint32_t older = kNone, newer = kNone; ///< of its priority class, all unfinished ones
+  uint64_t lastStep = 0; ///< of its newest row that samples
 
   std::vector<kv::Token> tokens; ///< reserved for prompt and answer: never moves
-  std::optional<kv::Prompt> prompt;
-  RequestParams params; ///< spans empty, their content is here
+  kv::SequenceId sequence;
+  TokenFilter *filter = nullptr;
+  uint64_t samplingSeed = 0;
+  int64_t lastTokenNs = -1;
+  uint32_t highestComputed = 0; ///< before preemptions: what is computed below it is recomputed
+  uint32_t preemptions = 0;
+
+  // What comes and goes with it.
+  uint32_t matched = 0;                  ///< of tokens, when last looked up in the cache
+  uint32_t older = kNone, newer = kNone; ///< of its priority class, all unfinished ones
+  uint64_t arrival = 0;                  ///< running number
+  uint64_t submitStep = 0;               ///< steps launched before it came
+  int64_t arrivalNs = 0, firstStepNs = -1, firstTokenNs = -1;
   std::array<kv::Token, kMaxStopTokens> stopTokens = {};
-  uint32_t stopCount = 0;
-  int64_t arrivalNs = 0, firstStepNs = -1, firstTokenNs = -1, lastTokenNs = -1;
+  std::optional<kv::Prompt> prompt;
 
   uint32_t known() const { return uint32_t(tokens.size()); }
   uint32_t given() const { return known() - promptLength; }

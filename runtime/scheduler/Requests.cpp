@@ -59,12 +59,14 @@ StatusOr<RequestHandle> Scheduler::submit(const RequestParams &params, int64_t n
   uint32_t slot = freeSlots.back();
   freeSlots.pop_back();
   Request &request = requests[slot];
-  request.params = params;
-  request.params.prompt = request.params.stopTokens = {};
+  request.greedy = params.greedy;
+  request.promptLogprobs = params.promptLogprobs;
+  request.filter = params.filter;
+  request.samplingSeed = params.samplingSeed;
   request.tokens.reserve(params.prompt.size() + params.maxNewTokens);
   request.tokens.assign(params.prompt.begin(), params.prompt.end());
   std::copy(params.stopTokens.begin(), params.stopTokens.end(), request.stopTokens.begin());
-  request.stopCount = uint32_t(params.stopTokens.size());
+  request.stopCount = uint8_t(params.stopTokens.size());
   request.priority = uint8_t(params.priority);
   request.promptLength = uint32_t(params.prompt.size());
   request.outputLimit = params.maxNewTokens;
@@ -72,8 +74,11 @@ StatusOr<RequestHandle> Scheduler::submit(const RequestParams &params, int64_t n
   request.arrival = arrivals++;
   request.submitStep = launched;
   request.arrivalNs = nowNs;
+  request.prompt.emplace(std::span<const kv::Token>(request.tokens), params.key,
+                         blocks.blockSize());
+  request.prompt->reserve(request.promptLength + request.outputLimit, blocks.blockSize());
+  request.prompt->bypassHits = params.promptLogprobs;
   link(slot);
-  forgetPages(request);
   if (params.filter)
     request.blocked = !params.filter->prepare(handleOf(slot), request.tokens);
   enqueue(slot);
@@ -162,13 +167,21 @@ void Scheduler::dequeue(uint32_t slot) {
   ages.remove(slot);
 }
 
+/// What it has computed is gone; its tokens are its prompt now.
 void Scheduler::forgetPages(Request &request) {
   request.highestComputed = std::max(request.highestComputed, request.computed);
   request.computed = request.matched = 0;
   request.lastRow = Request::kNone;
-  request.prompt.emplace(std::span<const kv::Token>(request.tokens), request.params.key,
-                         blocks.blockSize());
-  request.prompt->bypassHits = request.params.promptLogprobs;
+  request.prompt->extend(request.tokens, blocks.blockSize());
+}
+
+bool Scheduler::preempt(RequestHandle handle) {
+  Request *request = find(handle);
+  if (!request || request->state != RequestState::Running)
+    return false;
+  preempt(handle.slot);
+  updateGauges();
+  return true;
 }
 
 void Scheduler::leaveRunning(uint32_t slot) {

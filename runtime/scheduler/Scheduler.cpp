@@ -94,6 +94,7 @@ Scheduler::Scheduler(const SchedulerOptions &options, kv::BlockManager &manager,
   draftParents.reserve(config.tokenBudget);
   for (Flight &flight : flights)
     flight.rows.reserve(config.maxRunning);
+  mostDrafts = config.maxDraft();
   uint32_t first = 0;
   while (first + 1 < manager.options().groups.size() && !manager.options().groups[first].keepsAll())
     ++first;

@@ -22,8 +22,8 @@
 // these the lowest class, of these the one with the least computed tokens. Its pages are
 // copied to host memory if that is cheaper than computing them again, else dropped.
 //
-// Nothing is allocated in schedule and complete, except when a preempted request comes
-// back. Not thread-safe: one thread, the engine's, calls it.
+// Nothing is allocated in schedule and complete. Not thread-safe: one thread, the engine's,
+// calls it.
 #pragma once
 
 #include "runtime/kv/BlockManager.h"
@@ -84,6 +84,9 @@ public:
   StatusOr<RequestHandle> submit(const RequestParams &params, int64_t nowNs);
   /// Ends a request, whatever its state. False when it has ended already.
   bool abort(RequestHandle request, int64_t nowNs);
+  /// Takes the pages of a running request, as a lack of pages would; it goes on later. False
+  /// when it does not run.
+  bool preempt(RequestHandle request);
   /// Its filter's answer is there. False when it has ended.
   bool filterReady(RequestHandle request);
 
@@ -91,7 +94,8 @@ public:
   /// flight or there is nothing to run.
   std::span<const uint8_t> schedule(int64_t nowNs);
   /// Takes the result of the oldest step in flight. Internal when it is of another step or
-  /// breaks the contract; the scheduler is then unchanged.
+  /// breaks the contract, and the scheduler is then unchanged; or when the block manager
+  /// refuses what it had reserved.
   Status complete(const StepResult &result, int64_t nowNs);
 
   /// The device's memory is gone, with it pages, cache and steps in flight. Unfinished
@@ -143,6 +147,12 @@ private:
   Scheduler(const SchedulerOptions &options, kv::BlockManager &manager, RequestListener &listener);
 
   void updateGauges();
+  /// Both lines that a step looks at, some rows before they are needed.
+  void fetch(uint32_t slot) const {
+    __builtin_prefetch(&requests[slot]);
+    __builtin_prefetch(reinterpret_cast<const char *>(&requests[slot]) + 64);
+  }
+  static constexpr size_t kAhead = 6; ///< rows
 
   // Requests.cpp
   Status refuse(RejectReason reason, Status status);
@@ -201,8 +211,8 @@ private:
 
   // Complete.cpp
   Status checkResult(const Flight &flight, const StepResult &result) const;
-  void completeRow(const FlightRow &row, const RowResult &result, const StepResult &step,
-                   int64_t nowNs);
+  kv::Reply completeRow(const FlightRow &row, const RowResult &result, const StepResult &step,
+                        int64_t nowNs);
   FinishReason cutAnswer(const Request &request, std::span<const kv::Token> &tokens) const;
   void giveTokens(uint32_t slot, std::span<const kv::Token> tokens, int64_t nowNs);
   void recordFinish(const Request &request, FinishReason reason, int64_t nowNs);
@@ -222,6 +232,7 @@ private:
   std::array<uint32_t, kPriorities> oldest, newest; ///< unfinished, of each class
   uint64_t arrivals = 0, launched = 0;
   uint32_t refreshAt = 0, swappedCount = 0, blockedWaiters = 0;
+  uint32_t mostDrafts = 0; ///< of a row
   uint32_t gaugeGroup = 0; ///< whose pages the gauges show: the first that keeps all
 
   StepWriter writer;

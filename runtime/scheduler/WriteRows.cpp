@@ -22,7 +22,7 @@ void Scheduler::writeRow(const PlannedRow &planned, Flight &flight) {
   bool predecessor = request.samplesInFlight > 0;
   step::Row &row = writer.addRow();
   uint32_t index = writer.rowCount() - 1;
-  row.samplingSeed = request.params.samplingSeed;
+  row.samplingSeed = request.samplingSeed;
   row.tableSlot = request.sequence.slot;
   row.request = planned.slot;
   row.generation = request.generation;
@@ -35,9 +35,9 @@ void Scheduler::writeRow(const PlannedRow &planned, Flight &flight) {
               : planned.drafts ? step::Phase::Verify
                                : step::Phase::Decode;
   row.flags =
-      uint8_t((planned.samples ? step::kSamples : 0) | (request.params.greedy ? step::kGreedy : 0) |
-              (request.params.promptLogprobs && prefill ? step::kPromptLogprobs : 0) |
-              (request.params.filter ? step::kFiltered : 0));
+      uint8_t((planned.samples ? step::kSamples : 0) | (request.greedy ? step::kGreedy : 0) |
+              (request.promptLogprobs && prefill ? step::kPromptLogprobs : 0) |
+              (request.filter ? step::kFiltered : 0));
   if (predecessor) {
     row.predecessorStep = request.lastStep;
     row.predecessorRow = request.lastRow;
@@ -77,8 +77,13 @@ std::span<const uint8_t> Scheduler::launch() {
   flight.rows.clear();
   writer.begin(flight.step);
   writer.setTables(tables);
-  for (const PlannedRow &planned : plan)
-    writeRow(planned, flight);
+  for (size_t i = 0; i < plan.size(); ++i) {
+    if (i + kAhead < plan.size())
+      fetch(plan[i + kAhead].slot);
+    if (i + kAhead / 2 < plan.size()) // its newest token
+      __builtin_prefetch(&requests[plan[i + kAhead / 2].slot].tokens.back());
+    writeRow(plan[i], flight);
+  }
   ++flightCount;
   ++launched;
   ++counts.steps;

@@ -8,6 +8,8 @@
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
+#include <mutex>
+#include <optional>
 #include <sched.h>
 #include <set>
 
@@ -118,11 +120,15 @@ void readCaches(int processor, CpuInfo &info) {
   }
 }
 
-void readTopology(CpuInfo &info) {
+cpu_set_t usableProcessors() {
   cpu_set_t set;
   CPU_ZERO(&set);
   if (::sched_getaffinity(0, sizeof(set), &set) != 0)
     CPU_SET(0, &set);
+  return set;
+}
+
+void readTopology(const cpu_set_t &set, CpuInfo &info) {
   std::set<std::string> cores;
   int first = -1;
   for (int processor = 0; processor < CPU_SETSIZE; ++processor) {
@@ -137,6 +143,22 @@ void readTopology(CpuInfo &info) {
   info.threads = static_cast<uint32_t>(std::max(1, CPU_COUNT(&set)));
   info.cores = static_cast<uint32_t>(std::max<size_t>(1, cores.size()));
   readCaches(std::max(first, 0), info);
+}
+
+CpuInfo readCpu(const cpu_set_t &set) {
+  CpuInfo info;
+  info.vendor = vendorName();
+  info.brand = brandName();
+  readTopology(set, info);
+  uint64_t enabled = enabledStates();
+  for (const CpuFeature &feature : cpuFeatures()) {
+    Registers registers = cpuid(feature.leaf, feature.subleaf);
+    bool present = registers[static_cast<size_t>(feature.where)] >> feature.bit & 1;
+    if (present && isEnabled(feature.state, enabled))
+      info.features.emplace_back(feature.name);
+  }
+  std::sort(info.features.begin(), info.features.end());
+  return info;
 }
 
 /// Names that only steer the compiler's choices.
@@ -160,19 +182,15 @@ bool CpuInfo::has(std::string_view feature) const {
 }
 
 CpuInfo detectCpu() {
-  CpuInfo info;
-  info.vendor = vendorName();
-  info.brand = brandName();
-  readTopology(info);
-  uint64_t enabled = enabledStates();
-  for (const CpuFeature &feature : cpuFeatures()) {
-    Registers registers = cpuid(feature.leaf, feature.subleaf);
-    bool present = registers[static_cast<size_t>(feature.where)] >> feature.bit & 1;
-    if (present && isEnabled(feature.state, enabled))
-      info.features.emplace_back(feature.name);
-  }
-  std::sort(info.features.begin(), info.features.end());
-  return info;
+  // In a virtual machine each cpuid is a trap; all of them and sysfs take milliseconds.
+  // Only what the process may use can change.
+  static std::mutex mutex;
+  static std::optional<std::pair<cpu_set_t, CpuInfo>> known;
+  cpu_set_t set = usableProcessors();
+  std::lock_guard lock(mutex);
+  if (!known || !CPU_EQUAL(&known->first, &set))
+    known.emplace(set, readCpu(set));
+  return known->second;
 }
 
 CpuInfo limitCpu(CpuInfo info, CpuLevel level) {

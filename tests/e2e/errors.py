@@ -44,12 +44,17 @@ def refuse(arguments, want):
 
 
 failures = []
-UNKNOWN = "unknown device 'tpu'; cpu and auto can be had"
-ABSENT = "device 'sim' is not available in this build; use cpu or auto"
+UNKNOWN = "unknown device 'tpu'; auto, cpu, cuda, cuda:NUMBER, sim and sim:ARCH can be had"
+os.environ["LLMOPT_CUDA_LIBRARY"] = "/nowhere/libcuda.so.1"
+ABSENT = ("no CUDA driver: /nowhere/libcuda.so.1 not found; install NVIDIA's driver, or name its "
+          "library with LLMOPT_CUDA_LIBRARY; tried /nowhere/libcuda.so.1 (cannot open shared object "
+          "file: No such file or directory)")
+NO_ARCH = "'tpu' is no CUDA architecture; write for example sm_80, sm_90a or compute_80"
 for command, rest in (("verify", ["f.mlir"]), ("run", ["f.mlir"]), ("fuzz", []),
                       ("conformance", ["folder"])):
     refuse([command, *rest, "--device", "tpu"], f"llm-opt {command}: {UNKNOWN}")
-    refuse([command, *rest, "--device", "sim"], f"llm-opt {command}: {ABSENT}")
+    refuse([command, *rest, "--device", "cuda"], f"llm-opt {command}: {ABSENT}")
+    refuse([command, *rest, "--device", "sim:tpu"], f"llm-opt {command}: {NO_ARCH}")
 
 MISSING = "llm-opt: cannot open input file 'absent.mlir': No such file or directory"
 for command in ("verify", "compile", "explain", "run"):
@@ -72,7 +77,8 @@ refuse(["verify", "f.mlir", "--shape", "q=one,kv=5"],
        "--shape q=1;1,kv=17;300,window=64")
 
 refuse(["compile", "f.mlir", "--emit", "ptx"],
-       "llm-opt compile: cannot emit 'ptx' for cpu; ir, tile, vector, llvm, asm and bundle can be had")
+       "llm-opt compile: cannot emit 'ptx' for cpu; ir, tile, vector, llvm, asm and bundle can be "
+       "had")
 refuse(["compile", "f.mlir", "--target", "tpu"],
        "llm-opt compile: unknown target 'tpu'; cpu and cuda:sm_80 are of the form wanted")
 refuse(["compile", "f.mlir"], "llm-opt compile: a bundle is binary; name a file with -o")

@@ -6,6 +6,7 @@
 #include "runtime/device/cpu/CpuProgram.h"
 #include "runtime/device/cpu/ThreadPool.h"
 #include "tools/bench/Roof.h"
+#include "tools/bench/TileCost.h"
 #include "tools/llm-opt/Prepare.h"
 #include "tools/llm-opt/SpecFile.h"
 #include "tools/llm-opt/Work.h"
@@ -163,9 +164,16 @@ int run(int argc, char **argv) {
   CLI::App app{"Attention on the CPU beside the machine's limits", "attention-bench"};
   std::string filter;
   app.add_option("FILTER", filter, "only cases whose name holds this");
+  bool tileCosts = false;
+  app.add_flag("--tiles", tileCosts,
+               "only what a key tile costs, by rows; LLMOPT_THREADS=1 for it");
   CLI11_PARSE(app, argc, argv);
   if (runtime::Status status = runtime::ThreadPool::checkEnvironment(); !status.ok())
     return fail("bench", status.message());
+  if (tileCosts) {
+    llvm::Error error = bench::printTileCosts();
+    return error ? fail("tiles", std::move(error)) : 0;
+  }
   bench::Roof roof = bench::measureRoof(runtime::ThreadPool::defaultThreads());
   fmt::print("{} threads, {}: FMA {:.0f} GFLOP/s, bf16 dot {:.0f} GFLOP/s, read {:.1f} GB/s\n",
              roof.threads, roof.isa, roof.fmaFlops / 1e9, roof.bf16DotFlops / 1e9,

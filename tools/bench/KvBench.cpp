@@ -257,7 +257,7 @@ void decodeStep256(benchmark::State &state) {
 }
 
 BENCHMARK(allocateAndFree)->Arg(20000)->Arg(1000000)->UseManualTime()->Iterations(100);
-BENCHMARK(evictAndUnhash)->Arg(20000)->Arg(1000000)->UseManualTime()->Iterations(20);
+BENCHMARK(evictAndUnhash)->Arg(20000)->Arg(1000000)->UseManualTime()->Iterations(3);
 BENCHMARK_CAPTURE(lookUp32k, warm, false)
     ->Arg(20000)
     ->UseManualTime()

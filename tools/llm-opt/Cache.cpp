@@ -1,5 +1,4 @@
 // llm-opt cache: what the kernel cache on disk holds, and its keeping.
-#include "tools/llm-opt/Cache.h"
 #include "runtime/cache/BundleStore.h"
 #include "tools/llm-opt/Command.h"
 #include "tools/llm-opt/Options.h"
@@ -76,12 +75,6 @@ int moved(const Options &options, const runtime::StatusOr<std::vector<std::strin
 }
 
 } // namespace
-
-runtime::KernelCache &kernelCache() {
-  static runtime::KernelCache cache(
-      {.folder = runtime::defaultCacheFolder(), .maxDiskBytes = runtime::defaultCacheLimit()});
-  return cache;
-}
 
 int cacheCommand(int argc, char **argv) {
   CLI::App app{"The kernel cache on disk: compiled specs by key", "llm-opt cache"};

@@ -26,6 +26,7 @@ int demoCommand(int argc, char **argv);
 int envCommand(int argc, char **argv);
 int cacheCommand(int argc, char **argv);
 int importCommand(int argc, char **argv);
+int simCommand(int argc, char **argv);
 int replayCommand(int argc, char **argv);
 } // namespace cli
 

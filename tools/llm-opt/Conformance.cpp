@@ -2,8 +2,8 @@
 // run and compared with the recorded outputs.
 #include "tools/import/Conformance.h"
 #include "tools/llm-opt/Command.h"
-#include "tools/llm-opt/Devices.h"
 #include "tools/llm-opt/Options.h"
+#include "tools/llm-opt/Place.h"
 #include "tools/llm-opt/Runner.h"
 #include "tools/llm-opt/SpecFile.h"
 
@@ -49,7 +49,7 @@ std::string mismatches(const importer::ConformanceCase &one) {
   return text;
 }
 
-Result runCase(const importer::ConformanceCase &one) {
+Result runCase(const importer::ConformanceCase &one, const Place &place) {
   if (!one.skipReason.empty())
     return {Verdict::Skipped, one.skipReason};
   std::unique_ptr<SpecFile> file = SpecFile::parse(one.ir, one.name);
@@ -57,7 +57,7 @@ Result runCase(const importer::ConformanceCase &one) {
       file ? file->specs(one.function) : std::vector<mlir::func::FuncOp>();
   if (specs.empty())
     return {Verdict::Failed, "the imported IR does not parse"};
-  llvm::Expected<std::unique_ptr<Runner>> runner = Runner::compile(specs.front());
+  llvm::Expected<std::unique_ptr<Runner>> runner = Runner::compile(specs.front(), place);
   if (!runner)
     return {Verdict::Failed, llvm::toString(runner.takeError())};
   runtime::CallArguments arguments;
@@ -82,12 +82,13 @@ int conformanceCommand(int argc, char **argv) {
   std::string device = "auto";
   bool json = false;
   app.add_option("DIR", folders, "case folders: model.onnx and test_data_set_*/")->required();
-  app.add_option("--device", device, "auto or cpu");
+  app.add_option("--device", device, kDeviceHelp);
   app.add_flag("--json", json, "one JSON object a case");
   if (std::optional<int> code = parseOptions(app, argc, argv))
     return *code;
-  if (std::string problem = deviceProblem(device); !problem.empty())
-    return fail("conformance", problem);
+  llvm::Expected<Place> place = openPlace(device, /*cached=*/false);
+  if (!place)
+    return fail("conformance", place.takeError());
   int64_t counts[3] = {};
   for (const std::string &folder : folders) {
     importer::StatusOr<std::vector<importer::ConformanceCase>> cases =
@@ -95,7 +96,7 @@ int conformanceCommand(int argc, char **argv) {
     if (!cases)
       return fail("conformance", cases.status().message());
     for (const importer::ConformanceCase &one : *cases) {
-      Result result = runCase(one);
+      Result result = runCase(one, *place);
       ++counts[int(result.verdict)];
       if (json) {
         nlohmann::json line = {

@@ -5,9 +5,8 @@
 #include "tools/bench/Roof.h"
 #include "tools/harness/Cases.h"
 #include "tools/import/Import.h"
-#include "tools/llm-opt/Cache.h"
 #include "tools/llm-opt/Command.h"
-#include "tools/llm-opt/Devices.h"
+#include "tools/llm-opt/Place.h"
 #include "tools/llm-opt/Prepare.h"
 #include "tools/llm-opt/SpecFile.h"
 #include "tools/llm-opt/Work.h"
@@ -39,6 +38,7 @@ struct Line {
 };
 
 struct Demo {
+  Place place;
   bench::Roof roof;
   std::vector<Line> lines;
   bool json = false;
@@ -62,7 +62,7 @@ void setShare(Line &line, const Demo &demo, const bundle::Program &program, cons
 
 llvm::Error runFunction(Demo &demo, const std::string &model, mlir::func::FuncOp function,
                         bool decode) {
-  llvm::Expected<Prepared> prepared = prepare(function, &kernelCache());
+  llvm::Expected<Prepared> prepared = prepare(function, demo.place);
   if (!prepared)
     return prepared.takeError();
   Runner &runner = *prepared->runner;
@@ -151,12 +151,14 @@ int demoCommand(int argc, char **argv) {
   std::string device = "auto";
   Demo demo;
   app.add_option("CONFIG", models, "Hugging Face config.json files")->required();
-  app.add_option("--device", device, "auto or cpu");
+  app.add_option("--device", device, kDeviceHelp);
   app.add_flag("--json", demo.json, "one JSON object a kernel");
   if (std::optional<int> code = parseOptions(app, argc, argv))
     return *code;
-  if (std::string problem = deviceProblem(device); !problem.empty())
-    return fail("demo", problem);
+  llvm::Expected<Place> place = openPlace(device, /*cached=*/true);
+  if (!place)
+    return fail("demo", place.takeError());
+  demo.place = *place;
   demo.roof = bench::measureRoof(runtime::ThreadPool::defaultThreads());
   for (const std::string &model : models)
     if (llvm::Error error = runModel(demo, model))

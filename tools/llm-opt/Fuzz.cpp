@@ -2,8 +2,8 @@
 #include "tools/harness/Cases.h"
 #include "tools/harness/SpecGenerator.h"
 #include "tools/llm-opt/Command.h"
-#include "tools/llm-opt/Devices.h"
 #include "tools/llm-opt/Options.h"
+#include "tools/llm-opt/Place.h"
 #include "tools/llm-opt/Runner.h"
 #include "tools/llm-opt/SpecFile.h"
 
@@ -23,7 +23,7 @@ struct Tally {
 uint64_t specSeed(uint64_t seed, int64_t n) { return seed * 1000003 + n; }
 
 /// One spec: empty when it passed or was refused, else what went wrong.
-std::string tryOne(uint64_t seed, int64_t shapes, Tally &tally) {
+std::string tryOne(uint64_t seed, int64_t shapes, const Place &place, Tally &tally) {
   std::string text = harness::randomSpec(seed);
   std::unique_ptr<SpecFile> file = SpecFile::parse(text, fmt::format("spec {}", seed));
   if (!file)
@@ -32,7 +32,7 @@ std::string tryOne(uint64_t seed, int64_t shapes, Tally &tally) {
   llvm::Expected<harness::Spec> spec = harness::specOf(function);
   if (!spec)
     return llvm::toString(spec.takeError());
-  llvm::Expected<std::unique_ptr<Runner>> runner = Runner::compile(function);
+  llvm::Expected<std::unique_ptr<Runner>> runner = Runner::compile(function, place);
   if (!runner) {
     ++tally.refused[llvm::toString(runner.takeError())];
     return "";
@@ -61,7 +61,7 @@ int fuzzCommand(int argc, char **argv) {
   app.add_option("--seed", seed, "of the first spec; spec n has a seed made of this one and n");
   app.add_option("--count", count, "specs")->check(positive());
   app.add_option("--shapes", shapes, "random shapes for each spec")->check(positive());
-  app.add_option("--device", device, "auto or cpu");
+  app.add_option("--device", device, kDeviceHelp);
   app.add_flag("--keep-going", keepGoing, "go on after a miss");
   app.add_flag("--json", json, "print the result as JSON");
   app.add_option("--print", print, "only print spec number N");
@@ -71,11 +71,12 @@ int fuzzCommand(int argc, char **argv) {
     fmt::print("{}", harness::randomSpec(specSeed(seed, print)));
     return 0;
   }
-  if (std::string problem = deviceProblem(device); !problem.empty())
-    return fail("fuzz", problem);
+  llvm::Expected<Place> place = openPlace(device, /*cached=*/false);
+  if (!place)
+    return fail("fuzz", place.takeError());
   Tally tally;
   for (int64_t n = 0; n < count && (keepGoing || !tally.failed); ++n) {
-    std::string problem = tryOne(specSeed(seed, n), shapes, tally);
+    std::string problem = tryOne(specSeed(seed, n), shapes, *place, tally);
     if (problem.empty())
       continue;
     ++tally.failed;

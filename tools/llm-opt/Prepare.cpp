@@ -3,12 +3,11 @@
 
 namespace llmopt::cli {
 
-llvm::Expected<Prepared> prepare(mlir::func::FuncOp function, runtime::KernelCache *cache) {
+llvm::Expected<Prepared> prepare(mlir::func::FuncOp function, const Place &place) {
   llvm::Expected<harness::Spec> spec = harness::specOf(function);
   if (!spec)
     return spec.takeError();
-  llvm::Expected<std::unique_ptr<Runner>> runner =
-      cache ? Runner::compile(function, *cache) : Runner::compile(function);
+  llvm::Expected<std::unique_ptr<Runner>> runner = Runner::compile(function, place);
   if (!runner)
     return runner.takeError();
   return Prepared{*spec, std::move(*runner)};

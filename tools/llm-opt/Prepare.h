@@ -12,9 +12,8 @@ struct Prepared {
   std::unique_ptr<Runner> runner;
 };
 
-/// Compiles a spec function for the host, or takes its program from the cache.
-llvm::Expected<Prepared> prepare(mlir::func::FuncOp function,
-                                 runtime::KernelCache *cache = nullptr);
+/// Compiles a spec function for a device; without one, for the host.
+llvm::Expected<Prepared> prepare(mlir::func::FuncOp function, const Place &place = {});
 
 struct PreparedCall {
   harness::Shape shape; ///< as wanted, with what the types of the spec fix

@@ -35,7 +35,8 @@ Status writeText(const std::string &path, const std::string &text) {
 Status settle(Options &options) {
   if (options.device != "none")
     return makeStatus(StatusCode::Unsupported,
-                      "device '{}' is not supported by replay yet; 'none' is", options.device);
+                      "device '{}' cannot be had by replay; use none, which simulates time",
+                      options.device);
   if (!parsePolicy(options.policy, options.replay.scheduler.policy))
     return invalidArgument("policy '{}' is unknown; fcfs, priority, longest-prefix and "
                            "shortest-remaining are known",

@@ -2,10 +2,9 @@
 #include "runtime/base/File.h"
 #include "runtime/bundle/BundleIO.h"
 #include "runtime/device/NpyCall.h"
-#include "tools/llm-opt/Cache.h"
 #include "tools/llm-opt/Command.h"
-#include "tools/llm-opt/Devices.h"
 #include "tools/llm-opt/Options.h"
+#include "tools/llm-opt/Place.h"
 #include "tools/llm-opt/Runner.h"
 #include "tools/llm-opt/SpecFile.h"
 
@@ -105,12 +104,12 @@ llvm::Error writeOutputs(const OutputFiles &files, const runtime::NpyCall &call)
 }
 
 /// Null after a message on stderr.
-llvm::Expected<std::unique_ptr<Runner>> load(const Options &options) {
+llvm::Expected<std::unique_ptr<Runner>> load(const Options &options, const Place &place) {
   if (options.spec.ends_with(".bundle")) {
-    runtime::StatusOr<bundle::Program> program = bundle::loadBundle(options.spec);
-    if (!program)
-      return llvm::createStringError(program.status().message());
-    return Runner::load(std::move(*program));
+    runtime::StatusOr<std::vector<bundle::Program>> family = bundle::loadFamily(options.spec);
+    if (!family)
+      return llvm::createStringError(family.status().message());
+    return Runner::load(std::move(*family), place);
   }
   std::unique_ptr<SpecFile> file = SpecFile::open(options.spec);
   std::vector<mlir::func::FuncOp> specs =
@@ -119,7 +118,7 @@ llvm::Expected<std::unique_ptr<Runner>> load(const Options &options) {
     return nullptr;
   if (specs.size() > 1)
     return llvm::createStringError("the file holds several specs; choose one with --func");
-  return Runner::compile(specs.front(), kernelCache());
+  return Runner::compile(specs.front(), place);
 }
 
 llvm::Error runOnce(const Options &options, Runner &runner) {
@@ -149,7 +148,7 @@ int runCommand(int argc, char **argv) {
   Options options;
   app.add_option("SPEC", options.spec, "attn IR file, - for standard input, or a saved .bundle")
       ->required();
-  app.add_option("--device", options.device, "auto or cpu");
+  app.add_option("--device", options.device, kDeviceHelp);
   app.add_option("--func", options.function, "the spec function, where the file holds several");
   app.add_option("--input", options.inputs,
                  "NAME=FILE.npy: q, k, v, k_pool, v_pool, block_table, kv_len, "
@@ -160,9 +159,10 @@ int runCommand(int argc, char **argv) {
   app.add_flag("--json", options.json, "print times as JSON");
   if (std::optional<int> code = parseOptions(app, argc, argv))
     return *code;
-  if (std::string problem = deviceProblem(options.device); !problem.empty())
-    return fail("run", problem);
-  llvm::Expected<std::unique_ptr<Runner>> runner = load(options);
+  llvm::Expected<Place> place = openPlace(options.device, /*cached=*/true);
+  if (!place)
+    return fail("run", place.takeError());
+  llvm::Expected<std::unique_ptr<Runner>> runner = load(options, *place);
   if (!runner)
     return fail("run", runner.takeError());
   if (!*runner)

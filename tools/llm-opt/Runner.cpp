@@ -1,7 +1,7 @@
 // See Runner.h.
 #include "tools/llm-opt/Runner.h"
 #include "runtime/device/BoundCall.h"
-#include "runtime/device/cpu/CpuDevice.h"
+#include "runtime/device/Devices.h"
 
 #include <fmt/format.h>
 
@@ -90,13 +90,6 @@ reference::Boundaries boundariesOf(const bundle::Program &program, const runtime
 
 } // namespace
 
-llvm::Expected<std::unique_ptr<Runner>> Runner::compile(mlir::func::FuncOp spec) {
-  llvm::Expected<CompileOptions> options = hostOptions();
-  if (!options)
-    return options.takeError();
-  return compile(spec, *options);
-}
-
 llvm::Expected<std::unique_ptr<Runner>> Runner::compile(mlir::func::FuncOp spec,
                                                         const CompileOptions &options) {
   auto start = Clock::now();
@@ -110,27 +103,36 @@ llvm::Expected<std::unique_ptr<Runner>> Runner::compile(mlir::func::FuncOp spec,
 }
 
 llvm::Expected<std::unique_ptr<Runner>> Runner::compile(mlir::func::FuncOp spec,
-                                                        runtime::KernelCache &cache) {
-  llvm::Expected<CompileOptions> options = hostOptions();
+                                                        const Place &place) {
+  llvm::Expected<CompileOptions> options = optionsFor(place.device.get());
   if (!options)
     return options.takeError();
   auto start = Clock::now();
-  llvm::Expected<std::string> key = specKey(spec, *options);
-  if (!key)
-    return key.takeError();
   bool compiled = false;
-  runtime::StatusOr<runtime::CachedProgram> program =
-      cache.get(*key, [&]() -> runtime::StatusOr<bundle::Program> {
-        compiled = true;
-        llvm::Expected<bundle::Program> made = compileSpec(spec, *options);
-        if (!made)
-          return runtime::Status(runtime::StatusCode::InvalidArgument,
-                                 llvm::toString(made.takeError()));
-        return std::move(*made);
-      });
-  if (!program)
-    return errorOf(program.status());
-  llvm::Expected<std::unique_ptr<Runner>> runner = load(**program);
+  auto compile = [&]() -> runtime::StatusOr<bundle::Program> {
+    compiled = true;
+    llvm::Expected<bundle::Program> made = compileSpec(spec, *options);
+    if (!made)
+      return runtime::Status(runtime::StatusCode::InvalidArgument,
+                             llvm::toString(made.takeError()));
+    return std::move(*made);
+  };
+  std::vector<bundle::Program> family;
+  if (place.cache) {
+    llvm::Expected<std::string> key = specKey(spec, *options);
+    if (!key)
+      return key.takeError();
+    runtime::StatusOr<runtime::CachedProgram> program = place.cache->get(*key, compile);
+    if (!program)
+      return errorOf(program.status());
+    family.push_back(**program);
+  } else {
+    runtime::StatusOr<bundle::Program> program = compile();
+    if (!program)
+      return errorOf(program.status());
+    family.push_back(*std::move(program));
+  }
+  llvm::Expected<std::unique_ptr<Runner>> runner = load(std::move(family), place);
   if (runner) {
     (*runner)->compileTime = secondsSince(start);
     (*runner)->wasCached = !compiled;
@@ -144,14 +146,26 @@ std::string Runner::compileText() const {
 }
 
 llvm::Expected<std::unique_ptr<Runner>> Runner::load(bundle::Program program) {
-  runtime::StatusOr<std::shared_ptr<runtime::CpuDevice>> device = runtime::CpuDevice::create();
-  if (!device)
-    return errorOf(device.status());
+  std::vector<bundle::Program> family;
+  family.push_back(std::move(program));
+  return load(std::move(family), {});
+}
+
+llvm::Expected<std::unique_ptr<Runner>> Runner::load(std::vector<bundle::Program> family,
+                                                     const Place &place) {
+  std::shared_ptr<runtime::Device> device = place.device;
+  if (!device) {
+    runtime::StatusOr<std::shared_ptr<runtime::Device>> cpu = runtime::openDevice("cpu");
+    if (!cpu)
+      return errorOf(cpu.status());
+    device = *std::move(cpu);
+  }
   runtime::StatusOr<std::shared_ptr<runtime::DeviceProgram>> loaded =
-      (*device)->load(std::move(program));
+      family.size() == 1 ? device->load(std::move(family.front()))
+                         : runtime::loadBest(*device, std::move(family));
   if (!loaded)
     return errorOf(loaded.status());
-  runtime::StatusOr<std::unique_ptr<runtime::Stream>> stream = (*device)->createStream();
+  runtime::StatusOr<std::unique_ptr<runtime::Stream>> stream = device->createStream();
   if (!stream)
     return errorOf(stream.status());
   return std::unique_ptr<Runner>(new Runner(*std::move(loaded), *std::move(stream)));
@@ -221,16 +235,16 @@ llvm::Error Runner::run(const runtime::CallArguments &arguments,
   if (!figures)
     return llvm::Error::success();
   local.plan = bound->plan();
-  runtime::StatusOr<std::vector<uint64_t>> counters = bound->counters(*stream);
-  if (!counters)
-    return errorOf(counters.status());
-  std::span<const uint64_t> left = *counters;
+  runtime::StatusOr<std::vector<uint64_t>> all = bound->counters(*stream);
+  if (!all)
+    return errorOf(all.status());
+  std::span<const uint64_t> counters = *all;
   for (const runtime::AttendPlan &attend : local.plan.attends) {
     TileCount count{attend.kernel};
-    for (uint32_t worker = 0; worker < local.plan.workers && !left.empty(); ++worker) {
-      count.visited += left[0];
-      count.predicated += left[1];
-      left = left.subspan(2);
+    for (uint32_t worker = 0; worker < local.plan.workers && !counters.empty(); ++worker) {
+      count.visited += counters[0];
+      count.predicated += counters[1];
+      counters = counters.subspan(2);
     }
     local.tilesVisited += count.visited;
     local.tilesPredicated += count.predicated;

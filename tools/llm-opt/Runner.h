@@ -2,11 +2,11 @@
 #pragma once
 
 #include "codegen/compile/Compile.h"
-#include "runtime/cache/KernelCache.h"
 #include "runtime/device/Arguments.h"
 #include "runtime/device/Device.h"
 #include "runtime/device/StagedArrays.h"
 #include "tools/harness/Call.h"
+#include "tools/llm-opt/Place.h"
 
 #include <memory>
 
@@ -28,16 +28,17 @@ struct RunFigures {
 
 class Runner {
 public:
-  /// Compiles `spec` and loads it.
+  /// Compiles `spec` for the CPU, with options of its own, and loads it.
   static llvm::Expected<std::unique_ptr<Runner>> compile(mlir::func::FuncOp spec,
                                                          const CompileOptions &options);
-  /// The same for the host.
-  static llvm::Expected<std::unique_ptr<Runner>> compile(mlir::func::FuncOp spec);
-  /// For the host, compiled only where the cache has it not.
+  /// For a place's device, and only where its cache has it not.
   static llvm::Expected<std::unique_ptr<Runner>> compile(mlir::func::FuncOp spec,
-                                                         runtime::KernelCache &cache);
-  /// Loads a program that was compiled before.
+                                                         const Place &place = {});
+  /// Loads a program that was compiled before, on the CPU.
   static llvm::Expected<std::unique_ptr<Runner>> load(bundle::Program program);
+  /// Loads what fits the place's device best.
+  static llvm::Expected<std::unique_ptr<Runner>> load(std::vector<bundle::Program> family,
+                                                      const Place &place);
 
   /// Runs a call; its output arrays and its boundaries are filled. `repeats` > 1 keeps the
   /// shortest run.

@@ -1,10 +1,9 @@
 // llm-opt verify: a spec on a device against the float64 oracle, on random and on hard
 // shapes, all of them with one compiled program.
 #include "tools/harness/Cases.h"
-#include "tools/llm-opt/Cache.h"
 #include "tools/llm-opt/Command.h"
-#include "tools/llm-opt/Devices.h"
 #include "tools/llm-opt/Options.h"
+#include "tools/llm-opt/Place.h"
 #include "tools/llm-opt/Prepare.h"
 #include "tools/llm-opt/SpecFile.h"
 
@@ -130,8 +129,8 @@ void print(const Options &options, const std::string &spec, const std::string &n
 }
 
 llvm::Error verifySpec(mlir::func::FuncOp function, const std::string &path, const Options &options,
-                       Outcome &outcome) {
-  llvm::Expected<Prepared> prepared = prepare(function, &kernelCache());
+                       const Place &place, Outcome &outcome) {
+  llvm::Expected<Prepared> prepared = prepare(function, place);
   if (!prepared)
     return prepared.takeError();
   const auto &[spec, runner] = *prepared;
@@ -160,7 +159,7 @@ int verifyCommand(int argc, char **argv) {
                "llm-opt verify"};
   Options options;
   app.add_option("SPEC", options.specs, "attn IR files, or - for standard input")->required();
-  app.add_option("--device", options.device, "auto or cpu");
+  app.add_option("--device", options.device, kDeviceHelp);
   app.add_option("--func", options.function, "the spec function; default: all of a file");
   app.add_option(
          "--shape", options.shape,
@@ -175,8 +174,9 @@ int verifyCommand(int argc, char **argv) {
   app.add_flag("--json", options.json, "one JSON object a case");
   if (std::optional<int> code = parseOptions(app, argc, argv))
     return *code;
-  if (std::string problem = deviceProblem(options.device); !problem.empty())
-    return fail("verify", problem);
+  llvm::Expected<Place> place = openPlace(options.device, /*cached=*/true);
+  if (!place)
+    return fail("verify", place.takeError());
   if (options.cases != "random" && options.cases != "hard")
     return fail("verify",
                 fmt::format("--cases is '{}'; random and hard can be had", options.cases));
@@ -188,7 +188,7 @@ int verifyCommand(int argc, char **argv) {
     if (specs.empty())
       return 1;
     for (mlir::func::FuncOp spec : specs)
-      if (llvm::Error error = verifySpec(spec, path, options, outcome))
+      if (llvm::Error error = verifySpec(spec, path, options, *place, outcome))
         return fail("verify", std::move(error));
   }
   if (!options.json)

@@ -26,6 +26,8 @@ static constexpr Command commands[] = {
     {"env", "versions and the machine, for a bug report", cli::envCommand},
     {"fuzz", "random valid specs against the oracle", cli::fuzzCommand},
     {"import", "a Hugging Face config.json or an ONNX model to attn IR", cli::importCommand},
+    {"sim", "run a PTX kernel without a GPU: every access checked, traffic counted",
+     cli::simCommand},
     {"replay", "a request trace through scheduler, block manager and prefix cache",
      cli::replayCommand},
 };

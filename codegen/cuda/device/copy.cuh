@@ -16,9 +16,33 @@ template <int PENDING> __device__ __forceinline__ void copy_wait() {
   asm volatile("cp.async.wait_group %0;" ::"n"(PENDING) : "memory");
 }
 
+// The slow way of copy_rows. Its text exists once for all rows of a thread: addresses move up
+// as rows are done.
+template <typename T, int ROWS, int LANES, int WARPS, int N, int PITCH, int SPAN>
+__device__ __forceinline__ void copy_elements(shared_tile<PITCH, SPAN> to, const T *from,
+                                              const i64 (&rows)[N], i64 stride, int columns) {
+  constexpr int padded_rows = (ROWS + 15) / 16 * 16;
+  i64 rest[N];
+#pragma unroll
+  for (int i = 0; i < N; ++i)
+    rest[i] = rows[i];
+#pragma unroll 1
+  for (int row = threadIdx.x / LANES; row < padded_rows; row += 32 / LANES * WARPS) {
+    const bool used = row < ROWS && rest[0] >= 0;
+    const T *source = from + (used ? rest[0] : 0);
+#pragma unroll 1
+    for (int column = threadIdx.x % LANES; column < PITCH / int(sizeof(T)); column += LANES)
+      store_shared(element_at<T>(to, row, column),
+                   used && column < columns ? source[column * stride] : T{});
+#pragma unroll
+    for (int i = 0; i + 1 < N; ++i)
+      rest[i] = rest[i + 1];
+  }
+}
+
 // Begins to copy ROWS rows of COLUMNS elements; the tile's padding becomes zero. A row is
-// shared by LANES neighbouring lanes; thread `t` has the addresses of its rows, -1 for a
-// row of zeros. Rows that are not contiguous, or not at a multiple of 16 bytes, are copied
+// shared by LANES neighbouring lanes; each thread has the addresses of its own rows, -1 for
+// a row of zeros. Rows that are not contiguous, or not at a multiple of 16 bytes, are copied
 // element by element.
 template <typename T, int ROWS, int COLUMNS, int LANES, int WARPS, int N, int PITCH, int SPAN>
 __device__ __forceinline__ void copy_rows(shared_tile<PITCH, SPAN> to, const T *from,
@@ -30,25 +54,22 @@ __device__ __forceinline__ void copy_rows(shared_tile<PITCH, SPAN> to, const T *
 #pragma unroll
   for (int i = 0; i < N; ++i)
     whole &= rows[i] < 0 || (u64(from + rows[i]) & 15) == 0;
+  if (!whole) {
+    copy_elements<T, ROWS, LANES, WARPS>(to, from, rows, stride, columns);
+    return;
+  }
 #pragma unroll
   for (int i = 0; i < N; ++i) {
     const int row = first + i * rows_at_once;
-    if (row >= padded_rows)
+    if (N * rows_at_once > padded_rows && row >= padded_rows)
       break;
-    const bool used = row < ROWS && rows[i] >= 0;
-    const T *source = from + (used ? rows[i] : 0);
-    if (whole) {
+    const bool used = (padded_rows == ROWS || row < ROWS) && rows[i] >= 0;
+    const T *source = from + (used ? rows[i] : 0) + lane * run;
 #pragma unroll
-      for (int j = 0; j < PITCH / 16 / LANES; ++j) {
-        const int chunk = lane + j * LANES, left = (columns - chunk * run) * int(sizeof(T));
-        copy_chunk(to.at(row, chunk), source + (left > 0 ? chunk * run : 0),
-                   used && left > 0 ? (left < 16 ? left : 16) : 0);
-      }
-    } else {
-#pragma unroll 1
-      for (int column = lane; column < PITCH / int(sizeof(T)); column += LANES)
-        store_shared(element_at<T>(to, row, column),
-                     used && column < columns ? source[column * stride] : T{});
+    for (int j = 0; j < PITCH / 16 / LANES; ++j) {
+      const int chunk = lane + j * LANES, left = (columns - chunk * run) * int(sizeof(T));
+      copy_chunk(to.at(row, chunk), source + (left > 0 ? j * LANES * run : 0),
+                 used && left > 0 ? (left < 16 ? left : 16) : 0);
     }
   }
 }

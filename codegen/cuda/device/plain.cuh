@@ -23,20 +23,23 @@ template <> __device__ __forceinline__ void load_four<float>(float (&y)[4], u32 
 template <typename T, int M, int N, int K, int ROWS, int PA, int SA, int PB, int SB>
 __device__ __forceinline__ void plain_product_transposed(float (&c)[M * N], shared_tile<PA, SA> a,
                                                          shared_tile<PB, SB> b, int row) {
-  constexpr int run = chunk_of<T>::size;
+  constexpr int run = 16 / sizeof(T);
   const int column = threadIdx.x % 8;
-#pragma unroll 2
+#pragma unroll 1
   for (int chunk = 0; chunk < (K + run - 1) / run; ++chunk) {
+    float x[M][run];
 #pragma unroll
-    for (int m = 0; m < M; ++m) {
-      const chunk_of<T> x(a.at(minimum(row + 4 * m, ROWS - 1), chunk));
+    for (int m = 0; m < M; ++m)
+      load_chunk<T>(x[m], a.at(minimum(row + 4 * m, ROWS - 1), chunk));
 #pragma unroll
-      for (int n = 0; n < N; ++n) {
-        const chunk_of<T> y(b.at(column + 8 * n, chunk));
+    for (int n = 0; n < N; ++n) {
+      float y[run];
+      load_chunk<T>(y, b.at(column + 8 * n, chunk));
+#pragma unroll
+      for (int m = 0; m < M; ++m)
 #pragma unroll
         for (int i = 0; i < run; ++i)
-          c[m * N + n] = fmaf(x.x[i], y.x[i], c[m * N + n]);
-      }
+          c[m * N + n] = fmaf(x[m][i], y[i], c[m * N + n]);
     }
   }
 }
@@ -45,9 +48,9 @@ __device__ __forceinline__ void plain_product_transposed(float (&c)[M * N], shar
 template <typename T, int M, int N, int K, int ROWS, int PA, int SA, int PB, int SB>
 __device__ __forceinline__ void plain_product(float (&c)[M * N * 4], shared_tile<PA, SA> a,
                                               shared_tile<PB, SB> b, int row) {
-  constexpr int run = chunk_of<T>::size;
+  constexpr int run = 16 / sizeof(T);
   const int column = threadIdx.x % 8 * 4;
-#pragma unroll 4
+#pragma unroll 2
   for (int k = 0; k < K; ++k) {
     float x[M];
 #pragma unroll

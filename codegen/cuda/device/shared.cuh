@@ -47,34 +47,28 @@ __device__ __forceinline__ u32 element_at(shared_tile<PITCH, SPAN> tile, int row
   return tile.at(row, column / run) + column % run * int(sizeof(T));
 }
 
+// Element `half` of a word of memory.
+template <typename T> __device__ __forceinline__ float word_to_f32(u32 word, int half) {
+  return to_f32(unpack<T>(word, half));
+}
+
+template <> __device__ __forceinline__ float word_to_f32<float>(u32 word, int) {
+  return __uint_as_float(word);
+}
+
 // A chunk of 16 bytes as floats.
-template <typename T> struct chunk_of;
-
-template <> struct chunk_of<float> {
-  static constexpr int size = 4;
-  float x[4];
-  __device__ __forceinline__ chunk_of(u32 address) {
-    asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
-                 : "=f"(x[0]), "=f"(x[1]), "=f"(x[2]), "=f"(x[3])
-                 : "r"(address)
-                 : "memory");
-  }
-};
-
-template <typename T> struct chunk_of {
-  static constexpr int size = 8;
-  float x[8];
-  __device__ __forceinline__ chunk_of(u32 address) {
-    u32 pairs[4];
-    asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(pairs[0]), "=r"(pairs[1]), "=r"(pairs[2]), "=r"(pairs[3])
-                 : "r"(address)
-                 : "memory");
+template <typename T, int N>
+__device__ __forceinline__ void load_chunk(float (&x)[N], u32 address) {
+  static_assert(N == 16 / sizeof(T), "a chunk has 16 bytes");
+  u32 words[4];
+  asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(words[0]), "=r"(words[1]), "=r"(words[2]), "=r"(words[3])
+               : "r"(address)
+               : "memory");
 #pragma unroll
-    for (int i = 0; i < 8; ++i)
-      x[i] = to_f32(unpack<T>(pairs[i / 2], i % 2));
-  }
-};
+  for (int i = 0; i < N; ++i)
+    x[i] = word_to_f32<T>(words[i * 4 / N], i % (N / 4));
+}
 
 // Writes zeros around ROWS x COLUMNS elements, up to multiples of 16 of both.
 template <typename T, int ROWS, int COLUMNS, int THREADS, int PITCH, int SPAN>

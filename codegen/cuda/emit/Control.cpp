@@ -20,7 +20,7 @@ void Printer::carry(ValueRange targets, ValueRange sources, Operation *at) {
         declare(target, constant->second.text);
         continue;
       }
-      if (isa<NameLoc>(target.getLoc()) || !diesAt(source, at)) {
+      if (!diesAt(source, at)) {
         copyTile(declare(target), source);
         continue;
       }
@@ -83,10 +83,12 @@ void Printer::alias(ValueRange targets, ValueRange sources) {
   for (auto [target, source] : llvm::zip(targets, sources)) {
     if (!isCarried(target))
       continue;
-    if (tile::isTile(target.getType()) && variables.count(source))
-      variables[target] = variables[source];
-    else
+    if (tile::isTile(target.getType()) && variables.count(source)) {
+      std::string variable = variables[source];
+      variables[target] = variable;
+    } else {
       bound[target] = use(source);
+    }
   }
 }
 

@@ -1,4 +1,5 @@
 // The frame of a kernel: parameters, thread constants, shared memory.
+#include "codegen/cuda/Emit.h"
 #include "codegen/cuda/emit/Printer.h"
 
 #include "llvm/ADT/TypeSwitch.h"
@@ -14,6 +15,8 @@ Printer::Printer(func::FuncOp kernel) : kernel(kernel), warps(4), w(kernel.getLo
 
 std::vector<std::string> Printer::parameterNames() {
   Names fields;
+  for (const char *header : {"abi_version", "slots", "reserved"})
+    fields.fresh(header);
   std::vector<std::string> result;
   for (auto [i, argument] : llvm::enumerate(kernel.getArguments())) {
     auto named = dyn_cast<NameLoc>(argument.getLoc());
@@ -47,8 +50,10 @@ void Printer::head(ArrayRef<std::string> fields) {
   }
   w.close(";");
   w.line("");
-  w.line("extern \"C\" __global__ void __launch_bounds__(" + Twine(32 * warps) + ") " +
-         kernel.getName() + "(const __grid_constant__ Params p) {");
+  auto blocks = kernel->getAttrOfType<IntegerAttr>(kBlocksAttr);
+  w.line("extern \"C\" __global__ void __launch_bounds__(" + Twine(32 * warps) + ", " +
+         Twine(blocks ? blocks.getInt() : 1) + ") " + kernel.getName() +
+         "(const __grid_constant__ Params p) {");
   w.depth = 1;
 }
 
@@ -58,7 +63,7 @@ LogicalResult Printer::run() {
     bool isWorker = bool(kernel.getArgAttr(argument.getArgNumber(), tile::kWorkerAttr));
     bound[argument] = {isWorker ? "i64(blockIdx.x)" : "p." + field};
   }
-  if (failed(block(kernel.front())))
+  if (failed(block(kernel.front())) || !complete)
     return failure();
   Lines body = std::move(w.lines);
   w.lines = Lines();

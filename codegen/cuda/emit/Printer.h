@@ -103,6 +103,7 @@ private:
 
   mlir::func::FuncOp kernel;
   int64_t warps;
+  bool complete = true; ///< every value that was used had been printed
   Names names;
   Writer w;
   Lines result;

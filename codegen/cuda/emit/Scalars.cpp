@@ -331,9 +331,17 @@ LogicalResult Printer::scalar(Operation *op) {
 }
 
 LogicalResult Printer::print(memref::LoadOp load) {
+  std::string text = use(load.getMemRef()).text + "[" + use(load.getIndices()[0]).text + "]";
+  // A cast right behind it takes the load along.
+  Operation *next = load->getNextNode();
+  bool taken = next && load->hasOneUse() && *load->user_begin() == next &&
+               isa<arith::IndexCastOp, arith::IndexCastUIOp, arith::TruncIOp, arith::ExtFOp>(next);
+  if (taken) {
+    bound[load] = {text};
+    return success();
+  }
   std::string variable = name(load, "x");
-  w.line("const " + typeName(load.getType()) + " " + variable + " = " + use(load.getMemRef()).text +
-         "[" + use(load.getIndices()[0]).text + "];");
+  w.line("const " + typeName(load.getType()) + " " + variable + " = " + text + ";");
   bound[load] = {variable};
   return success();
 }

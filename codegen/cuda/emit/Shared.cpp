@@ -169,6 +169,17 @@ LogicalResult Printer::print(tile::MmaOp mma) {
   else
     copyTile(variable = declare(mma.getResult()), c);
 
+  // Functions take arrays; a tile of one register is a plain variable.
+  std::string array = variable;
+  if (layout.registerCount() == 1) {
+    array = names.fresh("sum");
+    w.line("float " + array + "[1] = {" + variable + "};");
+  }
+  auto finish = [&]() {
+    if (array != variable)
+      w.line(variable + " = " + array + "[0];");
+    return success();
+  };
   std::string second = use(b).text, row = warpRow(layout);
   int64_t slice = aType.getDimSize(0) / mma.getSlices();
   if (mma.getSlices() > 1) {
@@ -177,9 +188,19 @@ LogicalResult Printer::print(tile::MmaOp mma) {
       return mma.emitOpError() << "has slices of " << bRows
                                << " rows of b; a multiple of 8 is "
                                   "wanted in shared memory";
-    Expression first{row, Precedence::Product};
-    second += ".from_row((" + first.text + ") / " + std::to_string(slice) + " * " +
-              std::to_string(bRows) + ")";
+    // The slice of the warp's rows, as rows of b: whole warps belong to a slice.
+    tile::LayoutAxes axes;
+    int64_t run = 0;
+    for (tile::LayoutAxis axis : layout.warps) {
+      if (axis.dim == LayoutDim::Row && axis.stride < slice) {
+        run = slice / axis.stride; // warps of one slice
+        axes.push_back({run, LayoutDim::Replica, 0});
+        axis = {axis.extent / run, LayoutDim::Row, slice};
+      }
+      axis.stride = axis.stride / slice * bRows;
+      axes.push_back(axis);
+    }
+    second += ".from_row(" + coordinate(axes, LayoutDim::Row, {"warp"}).text + ")";
   }
   std::string element = typeName(aType.getElementType());
   int64_t depth = aType.getDimSize(1);
@@ -189,18 +210,16 @@ LogicalResult Printer::print(tile::MmaOp mma) {
     w.line(std::string("product") + (mma.getTransposeB() ? "_transposed" : "") + "<" +
            arguments({element, std::to_string(layout.registerCount() / (4 * blocks)),
                       std::to_string(blocks), std::to_string(llvm::divideCeil(depth, 16))}) +
-           ">(" + arguments({variable, first, second, row}) + ");");
-    return success();
+           ">(" + arguments({array, first, second, row}) + ");");
+    return finish();
   }
   int64_t run = mma.getTransposeB() ? 1 : 4;
   int64_t blocks = llvm::divideCeil(cType.getDimSize(1), 8 * run);
   int64_t rows = layout.registerCount() / (blocks * run);
-  std::string array = variable;
   w.line(std::string("plain_product") + (mma.getTransposeB() ? "_transposed" : "") + "<" +
          arguments({element, std::to_string(rows), std::to_string(blocks), std::to_string(depth),
                     std::to_string(llvm::alignTo(aType.getDimSize(0), 16))}) +
-         ">(" +
-         arguments({variable, use(a).text, second, threadPart(layout, LayoutDim::Row).text}) +
+         ">(" + arguments({array, use(a).text, second, threadPart(layout, LayoutDim::Row).text}) +
          ");");
-  return success();
+  return finish();
 }

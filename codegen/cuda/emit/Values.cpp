@@ -26,20 +26,26 @@ std::string Printer::name(Value value, StringRef otherwise) {
 
 Expression Printer::use(Value value) {
   auto known = bound.find(value);
-  return known == bound.end() ? Expression{"/* unbound */"} : known->second;
+  if (known != bound.end())
+    return known->second;
+  emitError(value.getLoc()) << "a value of type " << value.getType()
+                            << " has no text where it is used";
+  complete = false;
+  return number(0);
 }
 
 void Printer::define(Value value, Expression expression) {
-  bool here = value.hasOneUse() &&
-              value.getUses().begin()->getOwner()->getBlock() == value.getParentBlock();
-  bool named = isa<NameLoc>(value.getLoc()) && expression.binds != Precedence::Atom;
   if (value.use_empty())
     return;
-  if (expression.binds == Precedence::Atom && expression.text.size() < 24) {
-    bound[value] = expression;
-    return;
-  }
-  if (here && !named && expression.text.size() <= kInlineLength) {
+  bool isCall = StringRef(expression.text).contains('('),
+       isLoad = StringRef(expression.text).contains('[');
+  bool named = isa<NameLoc>(value.getLoc()) && (expression.binds != Precedence::Atom || isCall);
+  bool here = value.hasOneUse() &&
+              value.getUses().begin()->getOwner()->getBlock() == value.getParentBlock();
+  bool inRegion = isa_and_nonnull<tile::MapOp>(value.getParentBlock()->getParentOp());
+  bool atom = expression.binds == Precedence::Atom && !isCall && !named && (!isLoad || inRegion);
+  if (!named && ((atom && expression.text.size() < 24) ||
+                 (here && expression.text.size() <= kInlineLength))) {
     bound[value] = expression;
     return;
   }
@@ -126,7 +132,7 @@ void Printer::fill(const std::string &variable, int64_t count, const std::string
 Expression Printer::element(Value tile, const Expression &index) {
   if (auto constant = bound.find(tile); constant != bound.end())
     return constant->second;
-  const std::string &variable = variables[tile];
+  std::string variable = variables.lookup(tile);
   auto at = [&](const std::string &i) {
     return registersOf(tile) == 1 ? variable : variable + "[" + i + "]";
   };
@@ -168,7 +174,7 @@ void Printer::copyTile(const std::string &to, Value from) {
       fill(to, count, constant->second.text);
     return;
   }
-  const std::string &source = variables[from];
+  std::string source = variables.lookup(from);
   if (source == to)
     return;
   if (count == 1)

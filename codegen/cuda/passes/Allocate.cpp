@@ -117,7 +117,8 @@ private:
       return success();
     InFlightDiagnostic error = getOperation().emitError()
                                << "kernel '" << getOperation().getName() << "' needs " << total
-                               << " bytes of shared memory in a block; the target has " << budget
+                               << " bytes of shared memory in a block; the target has "
+                               << int64_t(budget)
                                << "; smaller tiles need less (schedule(rows = ..., keys = ...))";
     for (Buffer &buffer : buffers)
       error.attachNote(buffer.alloca.getLoc())

@@ -106,9 +106,9 @@ void LayoutGroups::collect(Operation *op) {
       })
       .Case([&](tile::LoadOp load) {
         if (auto shared = tile::sharedOf(load.getTile())) {
+          // Up to 8 lanes take 128 bytes of a row at once: a whole line of memory, and few
+          // rows, so few addresses, for a thread.
           int64_t lanes = shared.getLayout().span;
-          while (lanes < 32 && shared.getLayout().chunks() % (2 * lanes) == 0)
-            lanes *= 2;
           seed(node(load.getRows()),
                tile::copyRowsLayout(typeOf(load.getRows()).getDimSize(0), lanes, warps));
           return;

@@ -68,7 +68,8 @@ private:
       if (!copy)
         continue;
       FailureOr<SmallVector<Operation *>> slice = cuda::addressSlice(copy);
-      if (failed(slice) || !copy.getToken().hasOneUse() || dependsOnCarried(copy, *slice))
+      if (failed(slice) || !copy.getToken().hasOneUse() || dependsOnCarried(copy, *slice) ||
+          llvm::any_of(*slice, readsMemory))
         return false;
       auto get = dyn_cast<tile::GetOp>(*copy.getToken().user_begin());
       if (!get || get->getBlock() != loop.getBody())
@@ -80,6 +81,11 @@ private:
       return get->isBeforeInBlock(other);
     });
     return !copies.empty();
+  }
+
+  /// Reads that nothing guards beyond the last iteration.
+  static bool readsMemory(Operation *op) {
+    return op->walk([](memref::LoadOp) { return WalkResult::interrupt(); }).wasInterrupted();
   }
 
   bool dependsOnCarried(Operation *copy, ArrayRef<Operation *> slice) {
@@ -113,8 +119,17 @@ private:
               Value condition) {
     IRMapping mapping;
     mapping.map(loop.getInductionVar(), iteration);
-    for (Operation *op : staged.slice)
-      b.clone(*op, mapping);
+    for (Operation *op : staged.slice) {
+      auto rows = dyn_cast<tile::PagedRowsOp>(b.clone(*op, mapping));
+      if (!rows)
+        continue;
+      // There is no table beyond the last iteration.
+      OpBuilder::InsertionGuard guard(b);
+      b.setInsertionPoint(rows);
+      Value none = arith::ConstantIndexOp::create(b, loop.getLoc(), 0);
+      rows.getCountMutable().assign(
+          arith::SelectOp::create(b, loop.getLoc(), condition, rows.getCount(), none));
+    }
     auto copy = cast<tile::CopyAsyncOp>(b.clone(*staged.copy, mapping));
     copy.getSlotMutable().assign(slot);
     copy.setAhead(ahead);
@@ -128,7 +143,7 @@ private:
     Location loc = loop.getLoc();
     Value steps = arith::ConstantIndexOp::create(b, loc, ahead);
     return arith::AddIOp::create(b, loc, base,
-                                 arith::MulIOp::create(b, loc, steps, loop.getStep()));
+                                 b.createOrFold<arith::MulIOp>(loc, steps, loop.getStep()));
   }
 
   Value before(Staged &staged, int64_t ahead) {

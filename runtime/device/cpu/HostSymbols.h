@@ -11,7 +11,8 @@ namespace llmopt::runtime {
 /// Address of an external symbol, or null when there is none.
 using SymbolResolver = std::function<void *(std::string_view name)>;
 
-/// Resolver over the fixed list in HostSymbols.cpp.
+/// Resolver over the functions of runtime/bundle/HostFunctions.h and memcpy, memmove,
+/// memset and memcmp.
 void *resolveHostSymbol(std::string_view name);
 
 } // namespace llmopt::runtime

@@ -77,8 +77,8 @@ Status CudaProgram::prepare(const bundle::Kernel &kernel, Function function) {
                       kernel.entry, kernel.blockThreads, kernel.sharedBytes,
                       cudaDevice->facts().name);
   uint32_t workers = cudaDevice->facts().units * static_cast<uint32_t>(blocks);
-  if (kernel.kind == bundle::KernelKind::Attend || resident == 0)
-    resident = resident ? std::min(resident, workers) : workers;
+  uint32_t &least = kernel.kind == bundle::KernelKind::Attend ? residentAttend : resident;
+  least = least ? std::min(least, workers) : workers;
   return {};
 }
 

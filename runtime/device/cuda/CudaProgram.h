@@ -17,7 +17,8 @@ public:
 
   const bundle::Program &program() const override { return held; }
   const std::shared_ptr<Device> &device() const override { return owner; }
-  uint32_t residentWorkers() const override { return resident; }
+  /// Of the Attend kernels, which take the time, where there are any.
+  uint32_t residentWorkers() const override { return residentAttend ? residentAttend : resident; }
   std::string imageChoice() const override { return choice; }
 
   Function function(uint32_t kernel) const { return functions[kernel]; }
@@ -38,7 +39,7 @@ private:
   bundle::Program held;
   std::vector<Module> modules;
   std::vector<Function> functions; ///< one for each kernel
-  uint32_t resident = 0;
+  uint32_t residentAttend = 0, resident = 0;
   std::string choice;
 };
 

@@ -109,7 +109,7 @@ func.func @side_effect(%q: tensor<?x?x8x64xf32>, %m: memref<i1>) {
 func.func @vector_result(%q: tensor<?x?x8x64xf32>) {
   %o = attn.attention %q, %q, %q score {
       ^bb0(%s: f32, %b: index, %h: index, %i: index, %j: index):
-        // expected-error @below {{'arith.constant' op yields 'vector<4xf32>'; only scalars are allowed in a mask or score region}}
+        // expected-error @below {{'arith.constant' op yields 'vector<4xf32>'; index, integers of up to 64 bits, f16, bf16, f32 and f64 are allowed in a mask or score region}}
         %x = arith.constant dense<1.0> : vector<4xf32>
         attn.yield %s : f32
       } : tensor<?x?x8x64xf32>, tensor<?x?x8x64xf32>, tensor<?x?x8x64xf32> -> tensor<?x?x8x64xf32>
@@ -121,7 +121,7 @@ func.func @vector_result(%q: tensor<?x?x8x64xf32>) {
 func.func @vector_captured(%q: tensor<?x?x8x64xf32>, %c: tensor<4xf32>) {
   %o = attn.attention %q, %q, %q score {
       ^bb0(%s: f32, %b: index, %h: index, %i: index, %j: index):
-        // expected-error @below {{'arith.addf' op yields 'tensor<4xf32>'; only scalars are allowed in a mask or score region}}
+        // expected-error @below {{'arith.addf' op yields 'tensor<4xf32>'; index, integers of up to 64 bits, f16, bf16, f32 and f64 are allowed in a mask or score region}}
         %x = arith.addf %c, %c : tensor<4xf32>
         attn.yield %s : f32
       } : tensor<?x?x8x64xf32>, tensor<?x?x8x64xf32>, tensor<?x?x8x64xf32> -> tensor<?x?x8x64xf32>
@@ -133,7 +133,7 @@ func.func @vector_captured(%q: tensor<?x?x8x64xf32>, %c: tensor<4xf32>) {
 func.func @tensor_operand(%q: tensor<?x?x8x64xf32>, %c: tensor<4xf32>) {
   %o = attn.attention %q, %q, %q score {
       ^bb0(%s: f32, %b: index, %h: index, %i: index, %j: index):
-        // expected-error @below {{'arith.cmpf' op yields 'tensor<4xi1>'; only scalars are allowed in a mask or score region}}
+        // expected-error @below {{'arith.cmpf' op yields 'tensor<4xi1>'; index, integers of up to 64 bits, f16, bf16, f32 and f64 are allowed in a mask or score region}}
         %x = arith.cmpf oeq, %c, %c : tensor<4xf32>
         attn.yield %s : f32
       } : tensor<?x?x8x64xf32>, tensor<?x?x8x64xf32>, tensor<?x?x8x64xf32> -> tensor<?x?x8x64xf32>
@@ -179,4 +179,64 @@ func.func @other_terminator(%q: tensor<?x?x8x64xf32>) {
 func.func @yield_elsewhere(%t: i1) {
   // expected-error @below {{'attn.yield' op expects parent op 'attn.attention'}}
   attn.yield %t : i1
+}
+
+// -----
+
+func.func @no_meaning_in_reals(%q: tensor<?x?x8x64xf32>) {
+  %o = attn.attention %q, %q, %q score {
+      ^bb0(%s: f32, %b: index, %h: index, %i: index, %j: index):
+        // expected-error @below {{'arith.bitcast' op is not allowed in a mask or score region; use ops on scalars that docs/attn-dialect.md lists}}
+        %n = arith.bitcast %s : f32 to i32
+        attn.yield %s : f32
+      } : tensor<?x?x8x64xf32>, tensor<?x?x8x64xf32>, tensor<?x?x8x64xf32> -> tensor<?x?x8x64xf32>
+  return
+}
+
+// -----
+
+func.func @two_results(%q: tensor<?x?x8x64xf32>) {
+  %o = attn.attention %q, %q, %q score {
+      ^bb0(%s: f32, %b: index, %h: index, %i: index, %j: index):
+        // expected-error @below {{'math.sincos' op is not allowed in a mask or score region; use math.sin and math.cos}}
+        %x, %y = math.sincos %s : f32
+        attn.yield %s : f32
+      } : tensor<?x?x8x64xf32>, tensor<?x?x8x64xf32>, tensor<?x?x8x64xf32> -> tensor<?x?x8x64xf32>
+  return
+}
+
+// -----
+
+func.func @clamp(%q: tensor<?x?x8x64xf32>) {
+  %o = attn.attention %q, %q, %q score {
+      ^bb0(%s: f32, %b: index, %h: index, %i: index, %j: index):
+        // expected-error @below {{'math.clampf' op is not allowed in a mask or score region; use arith.maximumf and arith.minimumf}}
+        %x = math.clampf %s to [%s, %s] : f32
+        attn.yield %s : f32
+      } : tensor<?x?x8x64xf32>, tensor<?x?x8x64xf32>, tensor<?x?x8x64xf32> -> tensor<?x?x8x64xf32>
+  return
+}
+
+// -----
+
+func.func @normal(%q: tensor<?x?x8x64xf32>) {
+  %o = attn.attention %q, %q, %q score {
+      ^bb0(%s: f32, %b: index, %h: index, %i: index, %j: index):
+        // expected-error @below {{'math.isnormal' op is not allowed in a mask or score region; use math.isfinite, math.absf and arith.cmpf}}
+        %x = math.isnormal %s : f32
+        attn.yield %s : f32
+      } : tensor<?x?x8x64xf32>, tensor<?x?x8x64xf32>, tensor<?x?x8x64xf32> -> tensor<?x?x8x64xf32>
+  return
+}
+
+// -----
+
+func.func @narrow_float(%q: tensor<?x?x8x64xf32>) {
+  %o = attn.attention %q, %q, %q score {
+      ^bb0(%s: f32, %b: index, %h: index, %i: index, %j: index):
+        // expected-error @below {{'arith.truncf' op yields 'f8E4M3FN'; index, integers of up to 64 bits, f16, bf16, f32 and f64 are allowed in a mask or score region}}
+        %x = arith.truncf %s : f32 to f8E4M3FN
+        attn.yield %s : f32
+      } : tensor<?x?x8x64xf32>, tensor<?x?x8x64xf32>, tensor<?x?x8x64xf32> -> tensor<?x?x8x64xf32>
+  return
 }

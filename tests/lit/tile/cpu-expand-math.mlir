@@ -24,10 +24,34 @@ func.func @convert(%x: vector<8xf16>) -> vector<8xbf16> {
   return %z : vector<8xbf16>
 }
 
-// MLIR's own approximation makes ops of a dialect that is not loaded; this one stays.
+// An instruction of its own: 1 / sqrt.
 // CHECK-LABEL: func.func @rsqrt
 // CHECK:         math.rsqrt {{.*}} : vector<8xf32>
 func.func @rsqrt(%x: vector<8xf32>) -> vector<8xf32> {
   %y = math.rsqrt %x : vector<8xf32>
   return %y : vector<8xf32>
+}
+
+// What has no code of ours is called, element by element, narrow types in f32; the
+// declaration comes once.
+// CHECK-LABEL: func.func @error_function
+// CHECK-NOT:     math.erf
+// CHECK:         %[[X:.*]] = vector.extract %{{.*}}[0] : f32 from vector<4xf32>
+// CHECK:         call @erff(%[[X]]) : (f32) -> f32
+// CHECK:         call @erff
+// CHECK:         call @erf(%{{.*}}) : (f64) -> f64
+// CHECK:         return
+func.func @error_function(%x: vector<4xf16>, %d: f64) -> (vector<4xf16>, f64) {
+  %y = math.erf %x : vector<4xf16>
+  %z = math.erf %d : f64
+  return %y, %z : vector<4xf16>, f64
+}
+
+// Rounding is an instruction from SSE4.1 on.
+// CHECK-LABEL: func.func @rounding
+// FMA:           math.floor {{.*}} : vector<4xf32>
+// PLAIN-COUNT-4: call @floorf
+func.func @rounding(%x: vector<4xf32>) -> vector<4xf32> {
+  %y = math.floor %x : vector<4xf32>
+  return %y : vector<4xf32>
 }

@@ -1,6 +1,8 @@
 // Custom regions: what traps or crashes elsewhere has a defined result here, the oracle's.
 #include "Support.h"
 
+#include "dialect/attn/RegionOps.h"
+
 #include <fmt/format.h>
 
 namespace llmopt::test {
@@ -14,8 +16,9 @@ void PrintTo(const Body &body, std::ostream *out) { *out << body.name; }
 
 class Region : public testing::TestWithParam<Body> {};
 
-TEST_P(Region, AgreesWithTheOracle) {
-  Compiled f(fmt::format(R"(
+/// A spec whose score region is `body`.
+std::string specWith(llvm::StringRef body) {
+  return fmt::format(R"(
 func.func @f(%q: tensor<?x4x16xf32>, %k: tensor<?x2x16xf32>, %v: tensor<?x2x16xf32>, %l: !attn.sequences)
     -> tensor<?x4x16xf32> {{
   %o = attn.attention %q, %k, %v, %l mask(causal) score {{
@@ -25,7 +28,104 @@ func.func @f(%q: tensor<?x4x16xf32>, %k: tensor<?x2x16xf32>, %v: tensor<?x2x16xf
     }} : tensor<?x4x16xf32>, tensor<?x2x16xf32>, tensor<?x2x16xf32>, !attn.sequences -> tensor<?x4x16xf32>
   return %o : tensor<?x4x16xf32>
 }})",
-                         GetParam().text));
+                     body.str());
+}
+
+TEST_P(Region, AgreesWithTheOracle) {
+  Compiled f(specWith(GetParam().text));
+  f.verify(shapeOf({1, 70, 3}, {90, 70, 5}));
+}
+
+/// A body that adds a quarter of math op `name` of the key position to the score. The op's
+/// argument is exact in f32, so that roundings fall alike in the oracle and in a kernel.
+std::string bodyOf(llvm::StringRef name) {
+  std::string op = name.str();
+  // j / 64 + 1; j / 128 where the domain ends at 1; huge for what has a period.
+  bool endsAtOne = name == "math.asin" || name == "math.acos" || name == "math.atanh";
+  bool isPeriodic = name == "math.sin" || name == "math.cos" || name == "math.tan";
+  const char *factor = endsAtOne ? "0.0078125" : isPeriodic ? "1.7179869184e10" : "0.015625";
+  const char *offset = endsAtOne ? "0.0" : isPeriodic ? "1.099511627776e12" : "1.0";
+  std::string body = fmt::format("%n = arith.index_cast %j : index to i32\n"
+                                 "%f = arith.sitofp %n : i32 to f32\n"
+                                 "%c = arith.constant {} : f32\n%d = arith.constant {} : f32\n"
+                                 "%g = arith.mulf %f, %c : f32\n%x = arith.addf %g, %d : f32\n"
+                                 "%three = arith.constant 3 : i32\n",
+                                 factor, offset);
+  if (name == "math.absi" || name == "math.ctlz" || name == "math.ctpop" || name == "math.cttz")
+    body += "%y = " + op + " %n : i32\n%z = arith.sitofp %y : i32 to f32\n";
+  else if (name == "math.ipowi")
+    body += "%y = math.ipowi %three, %n : i32\n%fifteen = arith.constant 15 : i32\n"
+            "%m = arith.andi %y, %fifteen : i32\n%z = arith.sitofp %m : i32 to f32\n";
+  else if (name.starts_with("math.is"))
+    body += "%y = " + op + " %x : f32\n%z = arith.uitofp %y : i1 to f32\n";
+  else if (name == "math.fpowi")
+    body += "%z = math.fpowi %x, %three : f32, i32\n";
+  else if (name == "math.atan2" || name == "math.copysign" || name == "math.powf")
+    body += "%z = " + op + " %x, %d : f32\n";
+  else if (name == "math.fma")
+    body += "%z = math.fma %x, %x, %d : f32\n";
+  else
+    body += "%z = " + op + " %x : f32\n";
+  return body + "%share = arith.constant 0.25 : f32\n%w = arith.mulf %z, %share : f32\n"
+                "%r = arith.addf %s, %w : f32";
+}
+
+TEST(RegionOps, EveryMathOpAgreesWithTheOracle) {
+  unsigned tried = 0;
+  for (llvm::StringRef name : attn::regionOps()) {
+    if (!name.starts_with("math."))
+      continue;
+    SCOPED_TRACE(name.str());
+    Compiled f(specWith(bodyOf(name)));
+    f.verify(shapeOf({1, 70, 3}, {90, 70, 5}));
+    ++tried;
+  }
+  EXPECT_GT(tried, 40u);
+}
+
+TEST(RegionOps, EveryArithOpAgreesWithTheOracle) {
+  std::string body =
+      "%zero = arith.constant 0.0 : f32\n%three = arith.constant 3 : i32\n"
+      "%n = arith.index_cast %j : index to i32\n%five = arith.constant 5 : i32\n"
+      "%h2 = arith.index_castui %h : index to i32\n%x = arith.subi %n, %five : i32\n"
+      "%big = arith.extui %x : i32 to i64\n%also = arith.extsi %x : i32 to i64\n"
+      "%sum = arith.addi %big, %also : i64\n%low = arith.trunci %sum : i64 to i32\n"
+      "%f = arith.sitofp %x : i32 to f32\n%u = arith.uitofp %n : i32 to f32\n"
+      "%c = arith.constant 1.5 : f32\n"
+      "%less = arith.cmpi slt, %x, %h2 : i32\n%above = arith.cmpf ogt, %f, %c : f32\n"
+      "%t0 = arith.select %less, %f, %u : f32\n%t1 = arith.select %above, %c, %u : f32\n"
+      "%v0 = arith.truncf %c : f32 to f16\n%v1 = arith.extf %v0 : f16 to f32\n"
+      "%p = arith.fptosi %f : f32 to i32\n%s0 = arith.sitofp %p : i32 to f32\n"
+      "%w = arith.fptoui %u : f32 to i32\n%s1 = arith.sitofp %w : i32 to f32\n"
+      "%minus = arith.negf %f : f32\n%wide = arith.sitofp %low : i32 to f32\n";
+  std::vector<std::string> reals = {"t0", "t1", "v1", "s0", "s1", "minus", "wide"};
+  for (llvm::StringRef op :
+       {"addf", "divf", "maximumf", "maxnumf", "minimumf", "minnumf", "mulf", "remf", "subf"}) {
+    body += fmt::format("%r_{0} = arith.{0} %f, %c : f32\n", op.str());
+    reals.push_back("r_" + op.str());
+  }
+  for (llvm::StringRef op :
+       {"addi",  "andi",  "ceildivsi", "ceildivui", "divsi", "divui", "floordivsi",
+        "maxsi", "maxui", "minsi",     "minui",     "muli",  "ori",   "remsi",
+        "remui", "shli",  "shrsi",     "shrui",     "subi",  "xori"}) {
+    body += fmt::format("%i_{0} = arith.{0} %x, %three : i32\n"
+                        "%k_{0} = arith.remsi %i_{0}, %five : i32\n"
+                        "%r_{0} = arith.sitofp %k_{0} : i32 to f32\n",
+                        op.str());
+    reals.push_back("r_" + op.str());
+  }
+  for (llvm::StringRef op : attn::regionOps())
+    if (op.starts_with("arith."))
+      EXPECT_TRUE(llvm::StringRef(body).contains(op.str() + " ")) << op.str();
+  // Weights 1, 7/8, 49/64, ... so that no two errors cancel.
+  body += "%share = arith.constant 0.875 : f32\n%a0 = arith.addf %zero, %zero : f32\n";
+  for (size_t i = 0; i < reals.size(); ++i)
+    body += fmt::format("%b{0} = arith.mulf %a{0}, %share : f32\n%a{1} = arith.addf %b{0}, %{2} : "
+                        "f32\n",
+                        i, i + 1, reals[i]);
+  body +=
+      fmt::format("%y = arith.mulf %a{}, %share : f32\n%r = arith.addf %s, %y : f32", reals.size());
+  Compiled f(specWith(body));
   f.verify(shapeOf({1, 70, 3}, {90, 70, 5}));
 }
 

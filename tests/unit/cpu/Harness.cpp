@@ -1,10 +1,12 @@
 #include "tests/unit/cpu/Harness.h"
 
 #include "runtime/bundle/WorkItem.h"
+#include "runtime/device/cpu/HostSymbols.h"
 
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/IR/MLIRContext.h"
 #include "mlir/Parser/Parser.h"
+#include "llvm/ExecutionEngine/Orc/AbsoluteSymbols.h"
 #include "llvm/ExecutionEngine/Orc/LLJIT.h"
 #include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/TargetSelect.h"
@@ -78,6 +80,12 @@ std::unique_ptr<Kernel> Kernel::compile(const std::string &text, const CpuTarget
   }
   kernel->objectBytes = object->size();
   auto jit = llvm::orc::LLJITBuilder().create();
+  llvm::orc::SymbolMap conversions; // what no library of this process has
+  for (const char *symbol : {"__truncsfhf2", "__truncsfbf2", "__extendhfsf2"})
+    conversions[(*jit)->mangleAndIntern(symbol)] = {
+        llvm::orc::ExecutorAddr::fromPtr(llmopt::runtime::resolveHostSymbol(symbol)),
+        llvm::JITSymbolFlags::Exported};
+  llvm::cantFail((*jit)->getMainJITDylib().define(llvm::orc::absoluteSymbols(conversions)));
   llvm::StringRef bytes(reinterpret_cast<const char *>(object->data()), object->size());
   llvm::cantFail((*jit)->addObjectFile(llvm::MemoryBuffer::getMemBufferCopy(bytes, "kernel")));
   auto address = (*jit)->lookup(name);

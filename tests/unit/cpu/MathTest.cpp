@@ -10,8 +10,9 @@ using namespace llmopt::cpu::test;
 
 namespace {
 
-/// Applies a unary op to 64 x 64 values.
-std::string program(const std::string &op, const std::string &encoding = "") {
+/// Applies a unary op, or a body that makes %v of %a, to 64 x 64 values.
+std::string program(const std::string &op) {
+  std::string body = op.find(' ') == op.npos ? "%v = " + op + " %a : f32" : op;
   return R"(
 func.func @apply(%x: memref<?xf32>, %y: memref<?xf32>) attributes {tile.kernel} {
   %c0 = arith.constant 0 : index
@@ -20,8 +21,8 @@ func.func @apply(%x: memref<?xf32>, %y: memref<?xf32>) attributes {tile.kernel} 
   %t = tile.load %x[%rows] : memref<?xf32>, tensor<64x1xi64> -> tensor<64x64xf32>
   %o = tile.map(%t : tensor<64x64xf32>) {
   ^bb0(%a: f32, %r: i32, %c: i32):
-    %v = )" +
-         op + R"( %a : f32
+    )" + body +
+         R"(
     tile.yield %v : f32
   } -> tensor<64x64xf32>
   tile.store %o, %y[%rows] : tensor<64x64xf32>, memref<?xf32>, tensor<64x1xi64>
@@ -69,6 +70,8 @@ void check(const Function &function, const Isa &isa) {
       if (std::fabs(wanted) < 1.2e-38 && std::fabs(y[i]) <= 1.2e-38)
         continue;
       double error = ulps(y[i], wanted);
+      if (!std::isnan(wanted) && std::signbit(y[i]) != std::signbit(wanted))
+        error = INFINITY;
       if (!(error <= worst))
         worst = error, at = x[i];
     }
@@ -92,6 +95,136 @@ TEST(Math, accuracy_over_all_exponents) {
   for (const Isa &isa : availableIsas())
     for (const Function &function : functions)
       check(function, isa);
+}
+
+/// Without code of our own: right to the last bits for every argument, huge ones too. The
+/// bounds are those that the manual of the C library gives for x86-64.
+TEST(Math, functions_of_the_library_over_all_exponents) {
+  const Function functions[] = {{"math.sin", [](double x) { return std::sin(x); }, -20, 20, 1},
+                                {"math.cos", [](double x) { return std::cos(x); }, -20, 20, 1},
+                                {"math.tan", [](double x) { return std::tan(x); }, -20, 20, 1},
+                                {"math.asin", [](double x) { return std::asin(x); }, -1, 1, 1},
+                                {"math.acos", [](double x) { return std::acos(x); }, -1, 1, 1},
+                                {"math.atan", [](double x) { return std::atan(x); }, -9, 9, 1},
+                                {"math.asinh", [](double x) { return std::asinh(x); }, -9, 9, 2},
+                                {"math.acosh", [](double x) { return std::acosh(x); }, 1, 9, 2},
+                                {"math.atanh", [](double x) { return std::atanh(x); }, -1, 1, 2},
+                                {"math.cbrt", [](double x) { return std::cbrt(x); }, -9, 9, 1},
+                                {"math.erf", [](double x) { return std::erf(x); }, -4, 4, 1},
+                                {"math.erfc", [](double x) { return std::erfc(x); }, -4, 10, 3},
+                                {"math.expm1", [](double x) { return std::expm1(x); }, -9, 88, 1},
+                                {"math.log1p", [](double x) { return std::log1p(x); }, -1, 9, 1},
+                                {"math.log10", [](double x) { return std::log10(x); }, 0.1, 10, 2}};
+  for (const Isa &isa : availableIsas())
+    for (const Function &function : functions)
+      check(function, isa);
+}
+
+TEST(Math, roundings_and_signs_are_exact) {
+  const Function functions[] = {
+      {"math.floor", [](double x) { return std::floor(x); }, -4, 4, 0},
+      {"math.ceil", [](double x) { return std::ceil(x); }, -4, 4, 0},
+      {"math.trunc", [](double x) { return std::trunc(x); }, -4, 4, 0},
+      {"math.round", [](double x) { return std::round(x); }, -4, 4, 0},
+      {"math.roundeven", [](double x) { return std::nearbyint(x); }, -4, 4, 0},
+      {"math.absf", [](double x) { return std::fabs(x); }, -4, 4, 0},
+      {"math.sqrt", [](double x) { return std::sqrt(x); }, 0, 4, 0.5}};
+  for (const Isa &isa : availableIsas())
+    for (const Function &function : functions)
+      check(function, isa);
+  // Ties, and what adding one half would round up.
+  const float ties[] = {0.5f, 1.5f, 2.5f, -0.5f, -1.5f, -2.5f, 0.49999997f, 8388607.5f, 8388609.0f};
+  for (const Isa &isa : availableIsas()) {
+    std::vector<float> x(kCount), away(kCount), even(kCount);
+    std::copy(std::begin(ties), std::end(ties), x.begin());
+    for (auto [op, y] : {std::pair("math.round", &away), std::pair("math.roundeven", &even)}) {
+      auto kernel = Kernel::compile(program(op), optionsFor(isa), "apply");
+      ASSERT_TRUE(kernel);
+      kernel->slot(x.data()).slot(y->data()).run();
+    }
+    for (size_t i = 0; i < std::size(ties); ++i) {
+      EXPECT_EQ(away[i], std::round(x[i])) << isa.name << " " << x[i];
+      EXPECT_EQ(even[i], std::nearbyint(x[i])) << isa.name << " " << x[i];
+    }
+  }
+}
+
+/// In f64 no function has code of its own; in f16 and bf16 all compute in f32.
+TEST(Math, other_widths) {
+  auto in = [](const std::string &type, const std::string &op) {
+    bool isWide = type == "f64";
+    return "%w = arith." + std::string(isWide ? "extf" : "truncf") + " %a : f32 to " + type +
+           "\n%z = " + op + " %w : " + type + "\n%v = arith." + (isWide ? "truncf" : "extf") +
+           " %z : " + type + (isWide ? " to f32" : " to f32");
+  };
+  const std::pair<const char *, double (*)(double)> functions[] = {
+      {"math.exp", std::exp},   {"math.exp2", std::exp2},   {"math.log", std::log},
+      {"math.log2", std::log2}, {"math.tanh", std::tanh},   {"math.sinh", std::sinh},
+      {"math.cosh", std::cosh}, {"math.sin", std::sin},     {"math.acos", std::acos},
+      {"math.erf", std::erf},   {"math.floor", std::floor}, {"math.roundeven", std::nearbyint},
+      {"math.sqrt", std::sqrt}, {"math.absf", std::fabs}};
+  for (const Isa &isa : availableIsas())
+    for (auto [op, exact] : functions)
+      for (std::string type : {"f64", "f16", "bf16"}) {
+        SCOPED_TRACE(std::string(op) + " " + isa.name + " " + type);
+        bool isWide = type == "f64", isBrain = type == "bf16";
+        auto kernel = Kernel::compile(program(in(type, op)), optionsFor(isa), "apply");
+        ASSERT_TRUE(kernel);
+        std::vector<float> x(kCount), y(kCount);
+        for (size_t i = 0; i < kCount; ++i) // multiples of 1/256: exact in f16
+          x[i] =
+              isBrain ? fromBf16(toBf16(float(int(i) - 2048) / 256)) : float(int(i) - 2048) / 256;
+        kernel->slot(x.data()).slot(y.data()).run();
+        for (size_t i = 0; i < kCount; ++i) {
+          double wanted = exact(x[i]);
+          float rounded = isWide    ? float(wanted)
+                          : isBrain ? fromBf16(toBf16(float(wanted)))
+                                    : fromF16(toF16(float(wanted)));
+          if (std::isnan(wanted))
+            EXPECT_TRUE(std::isnan(y[i])) << x[i];
+          else if (isWide || std::isinf(rounded))
+            EXPECT_LE(ulps(y[i], wanted), 0.51) << x[i];
+          else // one place, where f32's error crosses a middle
+            EXPECT_LE(std::fabs(y[i] - rounded),
+                      std::fabs(rounded) / (isBrain ? 128 : 1024) + (isBrain ? 0 : 6e-8))
+                << x[i];
+        }
+      }
+}
+
+/// Integer powers of reals and of integers.
+TEST(Math, integer_powers) {
+  for (const Isa &isa : availableIsas()) {
+    SCOPED_TRACE(isa.name);
+    auto real = Kernel::compile(program("%n = arith.subi %r, %c : i32\n"
+                                        "%v = math.fpowi %a, %n : f32, i32"),
+                                optionsFor(isa), "apply");
+    auto whole = Kernel::compile(program("%n = arith.subi %c, %r : i32\n"
+                                         "%k = arith.fptosi %a : f32 to i32\n"
+                                         "%p = math.ipowi %k, %n : i32\n"
+                                         "%v = arith.sitofp %p : i32 to f32"),
+                                 optionsFor(isa), "apply");
+    ASSERT_TRUE(real && whole);
+    std::vector<float> x(kCount), y(kCount), z(kCount);
+    const float bases[] = {0, 1, -1, 2, -2, 3, -0.5f, 46341, 7, -0.0f, -3, 5};
+    for (size_t i = 0; i < kCount; ++i)
+      x[i] = bases[i % std::size(bases)];
+    real->slot(x.data()).slot(y.data()).run();
+    whole->slot(x.data()).slot(z.data()).run();
+    for (size_t i = 0; i < kCount; ++i) {
+      int n = int(i / 64) - int(i % 64);
+      SCOPED_TRACE(testing::Message() << x[i] << " ^ " << n);
+      EXPECT_LE(ulps(y[i], std::pow(double(x[i]), n)), 0.51);
+      uint32_t base = uint32_t(int32_t(x[i])), power = 1;
+      for (int k = 0; k < -n; ++k)
+        power *= base;
+      if (n > 0) {
+        int32_t b = int32_t(base);
+        power = uint32_t(b == 1 ? 1 : b != -1 ? 0 : n % 2 ? -1 : 1);
+      }
+      EXPECT_EQ(z[i], float(int32_t(power)));
+    }
+  }
 }
 
 TEST(Math, special_values) {

@@ -62,7 +62,9 @@ TEST_F(CudaTest, DevicesByName) {
             "there is no CUDA device 1; there are 1, from 0");
   for (const char *name : {"", "gpu", "cuda:", "cuda:x", "cuda:-1"})
     EXPECT_EQ(openDevice(name).status().message(),
-              fmt::format("unknown device '{}'; auto, cpu, cuda and cuda:NUMBER can be had", name));
+              fmt::format("unknown device '{}'; auto, cpu, cuda, cuda:NUMBER, sim and sim:ARCH can "
+                          "be had",
+                          name));
 }
 
 TEST_F(CudaTest, MemoryComesFromAPoolOfItsOwn) {

@@ -58,6 +58,10 @@ TEST_F(CudaTest, TheSequenceOfALaunch) {
 TEST_F(CudaTest, WorkersFillTheDevice) {
   std::shared_ptr<DeviceProgram> program = *open()->load(cudaProgram(Spec()));
   EXPECT_EQ(program->residentWorkers(), 32u) << "4 multiprocessors, 8 blocks of 128 threads";
+  Spec append{.append = true};
+  Program wide = cudaProgram(append);
+  wide.kernels[0].blockThreads = 1024; // appends only, and not what takes the time
+  EXPECT_EQ((*program->device()->load(wide))->residentWorkers(), 32u);
   Case data(Spec(), {1}, {40});
   ASSERT_TRUE(runStaged(program, data).ok());
   EXPECT_EQ(fake.calls({"cuLaunchKernel"}).front(),

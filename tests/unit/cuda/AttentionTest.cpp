@@ -1,6 +1,7 @@
 // Attention kernels from NVRTC's PTX, in the simulator, against the float64 oracle.
 #include "tests/unit/cuda/Support.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <gtest/gtest.h>
@@ -34,32 +35,48 @@ TEST_F(CudaAttention, causal_prefill_of_whole_and_odd_tiles) {
   kernel.verify(shapeOf({75}, {203}));
 }
 
-/// Any spec file, by hand: LLMOPT_CUDA_SPEC=file cuda-tests --gtest_also_run_disabled_tests.
-TEST_F(CudaAttention, DISABLED_hard_cases_of_a_file) {
-  const char *list = std::getenv("LLMOPT_CUDA_SPEC");
-  ASSERT_TRUE(list);
-  const char *arch = std::getenv("LLMOPT_CUDA_ARCH");
-  std::stringstream files(list);
-  for (std::string file; std::getline(files, file, ' ');) {
-    SCOPED_TRACE(file);
-    std::ifstream in(file);
-    std::stringstream text;
-    text << in.rdbuf();
-    try {
-      Simulated kernel(text.str(), arch ? arch : "sm_80");
-      for (const llmopt::bundle::Image &image : kernel.program.images)
-        if (image.format == llmopt::bundle::ImageFormat::Cubin)
-          std::printf("%s: registers %u, stack %u, spills %u %u, cubin %zu\n", file.c_str(),
-                      image.figures.registers, image.figures.stackBytes,
-                      image.figures.spillStoreBytes, image.figures.spillLoadBytes,
-                      image.bytes.size());
-      size_t cases = kernel.verifyHardCases();
-      std::printf("%s: %zu cases\n", file.c_str(), cases);
-    } catch (const std::exception &error) {
-      ADD_FAILURE() << file << ": " << error.what();
-    }
-    std::fflush(stdout);
+std::vector<std::string> examples() {
+  std::vector<std::string> names;
+  for (const auto &entry : std::filesystem::directory_iterator(LLMOPT_SOURCE_DIR "/examples/specs"))
+    if (entry.path().extension() == ".mlir")
+      names.push_back(entry.path().stem().string());
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+std::string textOf(const std::string &example) {
+  std::ifstream in(LLMOPT_SOURCE_DIR "/examples/specs/" + example + ".mlir");
+  std::stringstream text;
+  text << in.rdbuf();
+  return text.str();
+}
+
+class CudaExample : public testing::TestWithParam<std::string> {
+protected:
+  void SetUp() override {
+    if (std::string problem = cudaProblem(); !problem.empty())
+      GTEST_SKIP() << problem;
+  }
+};
+
+TEST_P(CudaExample, is_right_on_hard_cases_in_the_simulator) {
+  EXPECT_GT(Simulated(textOf(GetParam())).verifyHardCases(), 0u);
+}
+
+TEST_P(CudaExample, compiles_for_every_chip) {
+  for (const char *arch : {"sm_86", "sm_89", "sm_90", "sm_100", "sm_120"}) {
+    SCOPED_TRACE(arch);
+    Simulated compiled(textOf(GetParam()), arch);
+    for (const llmopt::bundle::Kernel &kernel : compiled.program.kernels)
+      EXPECT_EQ(compiled.program.images[kernel.image].format, llmopt::bundle::ImageFormat::Cubin);
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(Specs, CudaExample, testing::ValuesIn(examples()),
+                         [](const testing::TestParamInfo<std::string> &example) {
+                           std::string name = example.param;
+                           std::replace(name.begin(), name.end(), '-', '_');
+                           return name;
+                         });
 
 } // namespace

@@ -291,6 +291,31 @@ TEST(KvPrefix, AForcedEightBitHashServesNothingWrong) {
   }
 }
 
+// Whatever the tokens are, a look-up passes at most kMaxChain nodes a block: what does
+// not fit in a bucket is not inserted.
+TEST(KvPrefix, TenThousandCollisionsKeepBucketsShort) {
+  ManagerOptions options = optionsFor({fullGroup(4)}, 20000);
+  options.cache.hashBits = 1;
+  options.cache.partialHits = false;
+  Story story(options);
+  for (Token i = 0; i < 10000; ++i)
+    story.remember(text(i * 10, 5));
+  EXPECT_LE(story.kv->cache().liveNodes(), 2 * PrefixCache::kMaxChain + 1);
+  for (Token i = 0; i < 100; ++i)
+    EXPECT_EQ(story.hits(text(1000000 + i * 10, 5)), 0u);
+}
+
+// GeeeekExplorer/nano-vllm p#210: block 256, prompt 465, hit 256: 209 tokens run.
+TEST(KvPrefix, WhatIsRunBeginsBehindTheHit) {
+  ManagerOptions options = optionsFor({fullGroup(256)}, 16);
+  options.cache.partialHits = false;
+  Story story(options);
+  story.remember(text(0, 300));
+  story.run(text(0, 465));
+  EXPECT_EQ(story.last.hit.tokens, 256u);
+  EXPECT_EQ(story.last.newTokens, 209u);
+}
+
 TEST(KvPrefix, ResetForgetsAndRunningSequencesInsertNothingMore) {
   Story story({fullGroup(4)}, 16);
   SequenceId a = story.run(text(0, 6));

@@ -34,6 +34,12 @@ TEST(Region, RealOps) {
   EXPECT_NEAR(run("%r = math.fma %s, %s, %s : f32", 3), 12, 1e-15);
   EXPECT_EQ(run("%r = math.roundeven %s : f32", 2.5), 2);
   EXPECT_EQ(run("%r = math.powf %s, %s : f32", 3), 27);
+  for (auto [op, wanted] : {std::pair("isnan", 0), {"isinf", 1}, {"isfinite", 0}})
+    EXPECT_EQ(run("%e = arith.constant 0x7F800000 : f32\n%c = math." + std::string(op) +
+                      " %e : f32\n%r = arith.uitofp %c : i1 to f32",
+                  0),
+              wanted)
+        << op;
 }
 
 TEST(Region, WhatFloat32CannotHoldIsInfinite) {
@@ -113,6 +119,18 @@ TEST(Region, IntegerOps) {
   EXPECT_EQ(runInteger("%t = arith.trunci %x : i32 to i8\n%n = arith.extsi %t : i8 to i32", 200),
             -56);
   EXPECT_EQ(runInteger("%n = math.absi %x : i32", -9), 9);
+  EXPECT_EQ(runInteger("%n = math.ctlz %x : i32", 9), 28);
+  EXPECT_EQ(runInteger("%n = math.cttz %x : i32", 0), 32);
+  EXPECT_EQ(runInteger("%n = math.ctpop %x : i32", -9), 31);
+  auto power = [](int64_t x, int n) {
+    return runInteger(
+        "%c = arith.constant " + std::to_string(n) + " : i32\n%n = math.ipowi %x, %c : i32", x);
+  };
+  EXPECT_EQ(power(-3, 3), -27);
+  EXPECT_EQ(power(7, 0), 1);
+  EXPECT_EQ(power(46341, 2), 46341ll * 46341 - (1ll << 32)); // wraps
+  EXPECT_EQ(power(-1, -3), -1);
+  EXPECT_EQ(power(2, -1), 0);
 }
 
 TEST(Region, PositionsAndConversions) { // i = j = 2
@@ -123,14 +141,6 @@ TEST(Region, PositionsAndConversions) { // i = j = 2
   EXPECT_EQ(run("%n = arith.fptosi %s : f32 to i32\n%r = arith.sitofp %n : i32 to f32", -2.75), -2);
   EXPECT_EQ(run("%t = arith.truncf %s : f32 to bf16\n%r = arith.extf %t : bf16 to f32", 1 + 0x1p-9),
             1);
-}
-
-TEST(Region, AnUnknownOpIsNamed) {
-  Bound bound = weightsOf("score {\n^bb0(%s: f32, %b: index, %h: index, %i: index, %j: index):\n"
-                          "%n = arith.bitcast %s : f32 to i32\n%r = arith.bitcast %n : i32 to f32\n"
-                          "attn.yield %r : f32\n}",
-                          1, {0});
-  EXPECT_EQ(bound.rowError(0, 0), "the oracle does not know op 'arith.bitcast' in a region");
 }
 
 } // namespace

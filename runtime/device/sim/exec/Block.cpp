@@ -66,7 +66,7 @@ void Block::start(uint64_t index) {
                  static_cast<uint32_t>(index / grid.grid[0] % grid.grid[1]),
                  static_cast<uint32_t>(index / grid.grid[0] / grid.grid[1])};
   found.reset();
-  steps = 0;
+  steps = ticks = 0;
   random = grid.seed ? (grid.seed * 0x9e3779b97f4a7c15u + index) | 1 : 0;
   std::fill(sharedMemory.begin(), sharedMemory.end(), std::byte{kPoison});
   for (Barrier &barrier : barriers) {

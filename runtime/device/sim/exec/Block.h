@@ -68,6 +68,9 @@ public:
   void contribute(uint32_t number, LaneMask predicate, LaneMask lanes);
   const Barrier &barrier(uint32_t number) const { return barriers[number]; }
 
+  /// A number that grows with each call and with the work of the block.
+  uint64_t tick() { return steps + ++ticks; }
+
   void setFault(Fault fault) { found = std::make_unique<Fault>(std::move(fault)); }
   bool faulted() const { return found != nullptr; }
 
@@ -89,7 +92,8 @@ private:
   std::vector<std::byte> sharedMemory;
   std::array<Barrier, kBarriers> barriers;
   std::unique_ptr<Fault> found;
-  uint64_t steps = 0;
+  uint64_t steps = 0; ///< instructions issued in finished turns
+  uint64_t ticks = 0;
   uint64_t random = 0;
   // The buffer of the last access: most accesses hit it again.
   uint64_t lastBegin = 1, lastEnd = 0;

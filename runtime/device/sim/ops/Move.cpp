@@ -27,12 +27,9 @@ void movePredicate(Warp &warp, const Inst &inst, LaneMask mask) {
   warp.setPredicate(inst.d, inst.mode & kNegated ? ~value : value, mask);
 }
 
-/// Clocks count the instructions of the warp's thread: they grow, and say
-/// nothing about time.
+/// Clocks grow, and say nothing about time.
 template <typename C> void readClock(Warp &warp, const Inst &inst, LaneMask mask) {
-  uint64_t now = 0;
-  for (uint64_t issued : warp.tally->issued)
-    now += issued;
+  uint64_t now = warp.block->tick();
   C *d = row<C>(warp, inst.d);
   forEachLane(mask, [&](uint32_t lane) { d[lane] = static_cast<C>(now >> inst.imm); });
 }

@@ -289,3 +289,19 @@ TEST(Planner, LengthsBeyondTheTableAreRefused) {
   EXPECT_TRUE(checkTable(batch, UINT32_MAX, columns).ok());
   EXPECT_FALSE(checkTable(batch, 0, columns).ok());
 }
+
+// 256 queries of a group of 4 are 1024 rows: five tiles of 192, and 64 rows are left. With
+// costs of (rows + 16) one tile of 192 is cheaper than 16 of 4, which would read the keys 16
+// times; for 40 rows ten small ones are.
+TEST(Planner, TailRowsTakeTheCheaperKernel) {
+  Program program =
+      makeProgram(4, 1, fullMask(), {attendKernel(4, 64, 20), attendKernel(192, 64, 208)});
+  auto itemsOf = [&](int64_t queries) {
+    Plan plan = planOrDie(program, makeBatch({{queries, 1024}}), {.workers = 1});
+    return std::pair(plan.attends[0].items.size(), plan.attends[1].items.size());
+  };
+  EXPECT_EQ(itemsOf(256), std::pair(size_t{0}, size_t{6}));
+  EXPECT_EQ(itemsOf(250), std::pair(size_t{10}, size_t{5}));
+  EXPECT_EQ(itemsOf(251), std::pair(size_t{0}, size_t{6}));
+  EXPECT_EQ(itemsOf(1), std::pair(size_t{1}, size_t{0}));
+}

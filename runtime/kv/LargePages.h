@@ -1,0 +1,21 @@
+// Allocator of arrays that are read at random places: a pool of a million pages has
+// 20 MiB of counts alone, and with the system's small pages nearly each look at it would
+// miss the translation cache as well.
+#pragma once
+
+#include "runtime/base/AlignedBuffer.h"
+
+namespace llmopt::runtime::kv {
+
+template <typename T> struct LargePages {
+  using value_type = T;
+
+  LargePages() = default;
+  template <typename U> LargePages(const LargePages<U> &) {}
+
+  T *allocate(size_t count) { return static_cast<T *>(allocateAligned(count * sizeof(T))); }
+  void deallocate(T *memory, size_t) { std::free(memory); }
+  bool operator==(const LargePages &) const { return true; }
+};
+
+} // namespace llmopt::runtime::kv

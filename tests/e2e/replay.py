@@ -1,0 +1,106 @@
+"""llm-opt replay: its forms of report, and what it refuses. Needs no data."""
+import gzip
+import json
+import re
+
+from common import check, run
+
+with open("azure.csv", "w") as file:
+    file.write("TIMESTAMP,ContextTokens,GeneratedTokens\r\n")
+    for i in range(120):
+        file.write(f"2023-11-16 18:15:{i // 2:02}.{i % 2 * 5}000000,{100 + i * 37 % 900},"
+                   f"{1 + i * 11 % 60}\r\n")
+with gzip.open("mooncake.jsonl.gz", "wt") as file:
+    for i in range(60):
+        blocks = [0, 1] + [100 * i + b for b in range(2, 5)]
+        file.write(json.dumps({"timestamp": 200 * i, "input_length": 2300, "output_length": 20,
+                               "hash_ids": blocks}) + "\n")
+with open("model.json", "w") as file:
+    json.dump({"model_type": "gemma2", "hidden_size": 256, "num_hidden_layers": 4,
+               "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 64,
+               "intermediate_size": 512, "vocab_size": 1000, "sliding_window": 128,
+               "query_pre_attn_scalar": 64, "attn_logit_softcapping": 50.0,
+               "torch_dtype": "bfloat16"}, file)
+
+
+def report(*arguments):
+    result = run("replay", *arguments, "--json")
+    check(result.returncode == 0, f"{arguments}: {result.stderr}")
+    check(result.stderr == "", f"a progress bar on no terminal: {result.stderr!r}")
+    return json.loads(result.stdout)
+
+
+# All requests end, and nothing is held afterwards, whatever the options.
+for options in ([], ["--policy", "priority"], ["--policy", "longest-prefix"],
+                ["--policy", "shortest-remaining"], ["--steps-in-flight", "4"],
+                ["--spec", "3", "--acceptance", "0.6", "--steps-in-flight", "2"],
+                ["--pages", "150", "--check-every", "1"],
+                ["--pages", "150", "--host-memory", "1", "--check-every", "1"],
+                ["--accelerators", "4", "--accelerator", "a100"], ["--speed", "20"],
+                ["--no-prefix-cache"], ["--one-by-one"],
+                ["--groups", "model.json", "--pages", "300"]):
+    for trace, count in (("azure.csv", 120), ("mooncake.jsonl.gz", 60)):
+        facts = report(trace, "--pages", "2000", *options) if "--pages" not in options else \
+            report(trace, *options)
+        check(facts["finished"] == count and facts["refused"] == 0, f"{trace} {options}: {facts}")
+        check(all(group["held_at_end"] == 0 for group in facts["groups"]), f"{trace} {options}")
+        check(facts["ttft_s"]["p50"] <= facts["ttft_s"]["p99"], f"{trace} {options}")
+
+# 60 prompts of 143 full pages; 59 find the 64 pages of the two blocks that all share.
+facts = report("mooncake.jsonl.gz", "--one-by-one")
+check((facts["hit_pages"], facts["queried_pages"]) == (59 * 64, 60 * 143), facts)
+check(report("azure.csv", "--spec", "2", "--acceptance", "1")["metrics"]
+      ["spec_decode_num_accepted_tokens_total"] > 0, "no draft was accepted")
+check(len(report("azure.csv", "--groups", "model.json")["groups"]) == 2, "two layer groups")
+check(report("azure.csv", "--limit", "7")["requests"] == 7, "--limit")
+fast, slow = report("azure.csv", "--speed", "1000"), report("azure.csv")
+check(fast["saturated"] and not slow["saturated"], "saturated at 1000 times the speed only")
+check(report("azure.csv")["ttft_s"] == slow["ttft_s"], "two runs give the same report")
+
+# The text, the page, the timeline, the metrics.
+result = run("replay", "azure.csv", "--speed", "1000", "--html", "page.html", "--timeline",
+             "steps.json", "--prometheus", "metrics.txt")
+check(result.returncode == 0, result.stderr)
+for part in ("saturated", "TTFT", "TPOT", "ITL", "queue time", "goodput", "throughput",
+             "prefix hits", "preemptions", "pages", "host", "p50", "p90", "p99"):
+    check(part in result.stdout, f"the report lacks '{part}':\n{result.stdout}")
+with open("page.html") as file:
+    page = file.read()
+check(page.count("<svg") == 3 and "goodput" in page.lower(), "three plots")
+check(not re.search(r"<script|https?://|<link|<img", page), "the page needs another file")
+check(len(page) < 100_000, f"the page has {len(page)} bytes")
+with open("steps.json") as file:
+    check(len(json.load(file)["traceEvents"]) > 100, "a timeline of all steps")
+with open("metrics.txt") as file:
+    check("llmopt:time_to_first_token_seconds_bucket" in file.read(), "Prometheus' format")
+
+# Mistakes: one line on stderr, nothing on stdout.
+with open("bad.csv", "w") as file:
+    file.write("TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:15:46,12,x\n")
+with open("text", "w") as file:
+    file.write("once upon a time\n")
+REFUSED = [
+    (["absent.csv"], "absent.csv: No such file or directory"),
+    (["bad.csv"], "bad.csv:2: GeneratedTokens is 'x'; an integer from 0 to 2147483647 is allowed"),
+    (["azure.csv", "--policy", "lifo"], "policy 'lifo' is unknown; fcfs, priority, longest-prefix "
+     "and shortest-remaining are known"),
+    (["azure.csv", "--accelerator", "tpu"], "accelerator 'tpu' is unknown; known are a100, h100, "
+     "h200, b200, l40s, rtx4090"),
+    (["azure.csv", "--device", "cpu"],
+     "device 'cpu' cannot be had by replay; use none, which simulates time"),
+    (["azure.csv", "--rate", "3"], "azure.csv: a rate of 3 requests/s was given, but this trace has "
+     "arrival times; scale them with --speed"),
+    (["azure.csv", "--speed", "0"], "speed 0, acceptance 0, host time 5e-05 s; a positive speed, an "
+     "acceptance from 0 to 1 and a time of 0 or more are allowed"),
+    (["azure.csv", "--budget", "100"], "a budget of 100 tokens a step; 256 running requests with 0 "
+     "drafts each need more than 256; raise the budget or lower the number of requests"),
+]
+for arguments, message in REFUSED:
+    result = run("replay", *arguments)
+    check((result.returncode, result.stdout, result.stderr) ==
+          (1, "", f"llm-opt replay: {message}\n"), f"{arguments}: {result}")
+result = run("replay", "text")
+check(result.returncode == 1 and "text:1: the line begins with 'once upon a time'; a trace is"
+      in result.stderr, result.stderr)
+result = run("replay", "azure.csv", "--html", "absent/page.html")
+check(result.returncode == 1 and "absent/page.html" in result.stderr, result.stderr)

@@ -1,0 +1,14 @@
+// RUN: llm-opt opt --tile-to-gpu=budget=4096 --split-input-file --verify-diagnostics %s
+
+// expected-error @+2 {{kernel 'large' needs 8192 bytes of shared memory in a block; the target has 4096; smaller tiles need less (schedule(rows = ..., keys = ...))}}
+// expected-note @below 2 {{4096 bytes at}}
+func.func @large(%x: memref<?xbf16>, %n: index) attributes {tile.kernel} {
+  %r = tile.strided_rows %n, %n, %n : tensor<64x1xi64>
+  %s = tile.strided_rows %n, %n, %n : tensor<32x1xi64>
+  %b = tile.load %x[%s] : memref<?xbf16>, tensor<32x1xi64> -> tensor<32x64xbf16>
+  %a = tile.load %x[%r] : memref<?xbf16>, tensor<64x1xi64> -> tensor<64x32xbf16>
+  %z = arith.constant dense<0.0> : tensor<64x64xf32>
+  %p = tile.mma %a, %b, %z : tensor<64x32xbf16>, tensor<32x64xbf16>, tensor<64x64xf32>
+  tile.store %p, %x[%r] : tensor<64x64xf32>, memref<?xbf16>, tensor<64x1xi64>
+  return
+}

@@ -1,0 +1,13 @@
+// What one key tile costs an attend kernel, by its rows: the figures behind the planner's
+// choice of kernel (Kernel::costPerTile).
+#pragma once
+
+#include "llvm/Support/Error.h"
+
+namespace llmopt::bench {
+
+/// Prints a line for each element type, head dimension and number of rows: processor time
+/// of one core for a tile, measured, beside the cost that the bundle says.
+llvm::Error printTileCosts();
+
+} // namespace llmopt::bench

@@ -1,0 +1,137 @@
+// llm-opt sim: runs any PTX file on the simulator: what it computes, what it
+// does wrong, and what it costs.
+#include "runtime/base/File.h"
+#include "runtime/device/sim/Simulator.h"
+#include "tools/llm-opt/Command.h"
+#include "tools/llm-opt/Options.h"
+#include "tools/llm-opt/SimLaunch.h"
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+namespace llmopt::cli {
+namespace {
+
+using nlohmann::ordered_json;
+
+ordered_json toJson(const sim::Counters &counters) {
+  ordered_json byClass = ordered_json::object();
+  for (size_t i = 0; i < sim::kInstClasses; ++i)
+    if (counters.warpByClass[i])
+      byClass[std::string(toString(static_cast<sim::InstClass>(i)))] = counters.warpByClass[i];
+  return {{"warp_instructions", counters.warpInstructions},
+          {"lane_instructions", counters.laneInstructions},
+          {"warp_instructions_by_class", byClass},
+          {"global_load_bytes", counters.globalLoadBytes},
+          {"global_store_bytes", counters.globalStoreBytes},
+          {"global_sectors", counters.globalSectors},
+          {"shared_wavefronts", counters.sharedWavefronts},
+          {"shared_wavefronts_ideal", counters.sharedIdeal},
+          {"mma", counters.mma},
+          {"mma_multiply_adds", counters.mmaMultiplyAdds},
+          {"barriers", counters.barriers},
+          {"divergent_branches", counters.divergentBranches}};
+}
+
+ordered_json toJson(const sim::Fault &fault) {
+  ordered_json result = {{"kind", toString(fault.kind)},
+                         {"kernel", fault.kernel},
+                         {"ptx", fault.module},
+                         {"line", fault.line},
+                         {"instruction", fault.instruction}};
+  if (!fault.sourceFile.empty()) {
+    result["source_file"] = fault.sourceFile;
+    result["source_line"] = fault.sourceLine;
+  }
+  result["block"] = fault.block;
+  result["warp"] = fault.warp;
+  if (fault.lane)
+    result["lane"] = *fault.lane;
+  if (fault.address)
+    result["address"] = fmt::format("{:#x}", *fault.address);
+  if (!fault.buffer.empty())
+    result["buffer"] = fault.buffer;
+  result["detail"] = fault.detail;
+  return result;
+}
+
+void printTable(const ordered_json &counters, const std::string &indent = "") {
+  for (const auto &[name, value] : counters.items()) {
+    if (value.is_object()) {
+      fmt::print("{}{}\n", indent, name);
+      printTable(value, indent + "  ");
+    } else {
+      fmt::print("{}{:<28} {}\n", indent, name, value.dump());
+    }
+  }
+}
+
+constexpr uint64_t kMaxPtxBytes = 64 << 20;
+
+struct Settings {
+  std::string ptx, launch;
+  bool json = false;
+  sim::Options options;
+};
+
+runtime::Status simulate(const Settings &settings, sim::Fault &fault, sim::Counters &counters) {
+  runtime::StatusOr<std::vector<uint8_t>> text = runtime::readFile(settings.ptx, kMaxPtxBytes);
+  if (!text)
+    return text.status();
+  runtime::StatusOr<std::shared_ptr<const sim::Module>> module =
+      sim::loadPtx({reinterpret_cast<const char *>(text->data()), text->size()}, settings.ptx);
+  if (!module)
+    return module.status();
+  SimLaunch launch;
+  LLMOPT_RETURN_IF_ERROR(readSimLaunch(settings.launch, **module, launch));
+  sim::GlobalMemory memory;
+  for (SimArray &array : launch.arrays)
+    LLMOPT_RETURN_IF_ERROR(
+        memory.add(array.array.bytes.data(), array.array.bytes.size(), array.name,
+                   array.writable ? sim::Access::ReadWrite : sim::Access::ReadOnly));
+  runtime::StatusOr<sim::Counters> result =
+      sim::run(**module, memory, launch.launch, settings.options, &fault);
+  if (!result)
+    return result.status();
+  counters = *result;
+  for (const SimArray &array : launch.arrays)
+    if (!array.output.empty())
+      LLMOPT_RETURN_IF_ERROR(runtime::writeNpy(array.array, array.output));
+  return {};
+}
+
+} // namespace
+
+int simCommand(int argc, char **argv) {
+  CLI::App app{"Runs a kernel of a PTX file without a GPU: every access checked, traffic counted",
+               "llm-opt sim"};
+  Settings settings;
+  app.add_option("ptx", settings.ptx, "PTX text, as NVRTC, nvcc or Triton write it")->required();
+  app.add_option("--launch", settings.launch, "kernel, grid, block and arrays, as JSON")
+      ->required();
+  app.add_flag("--json", settings.json, "print JSON");
+  app.add_option("--threads", settings.options.threads, "host threads; 0: all");
+  app.add_option("--seed", settings.options.seed,
+                 "other than 0: another order of blocks and warps");
+  app.add_option("--budget", settings.options.stepBudget,
+                 "warp instructions of a block before it counts as hanging");
+  if (std::optional<int> code = parseOptions(app, argc, argv))
+    return *code;
+
+  sim::Fault fault;
+  sim::Counters counters;
+  runtime::Status status = simulate(settings, fault, counters);
+  if (settings.json && !fault.kernel.empty())
+    fmt::print("{}\n", ordered_json{{"fault", toJson(fault)}}.dump(2));
+  if (!status.ok()) {
+    fmt::print(stderr, "llm-opt sim: {}\n", status.message());
+    return 1;
+  }
+  if (settings.json)
+    fmt::print("{}\n", ordered_json{{"counters", toJson(counters)}}.dump(2));
+  else
+    printTable(toJson(counters));
+  return 0;
+}
+
+} // namespace llmopt::cli

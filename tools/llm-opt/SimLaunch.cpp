@@ -1,0 +1,236 @@
+#include "tools/llm-opt/SimLaunch.h"
+
+#include "runtime/base/Half.h"
+
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <random>
+
+namespace llmopt::cli {
+
+using nlohmann::json;
+using runtime::invalidArgument;
+using runtime::NpyArray;
+using runtime::NpyType;
+using runtime::Status;
+
+namespace {
+
+template <typename T> void append(std::vector<uint8_t> &bytes, T value) {
+  size_t at = bytes.size();
+  bytes.resize(at + sizeof(T));
+  std::memcpy(&bytes[at], &value, sizeof(T));
+}
+
+void appendNumber(std::vector<uint8_t> &bytes, NpyType type, double value) {
+  switch (type) {
+  case NpyType::F16:
+    return append(bytes, runtime::f32ToF16(static_cast<float>(value)));
+  case NpyType::BF16:
+    return append(bytes, runtime::f32ToBf16(static_cast<float>(value)));
+  case NpyType::F32:
+    return append(bytes, static_cast<float>(value));
+  case NpyType::F64:
+    return append(bytes, value);
+  case NpyType::I8:
+    return append(bytes, static_cast<int8_t>(value));
+  case NpyType::U8:
+  case NpyType::Bool:
+    return append(bytes, static_cast<uint8_t>(value));
+  case NpyType::I32:
+    return append(bytes, static_cast<int32_t>(value));
+  case NpyType::U32:
+    return append(bytes, static_cast<uint32_t>(value));
+  case NpyType::I64:
+    return append(bytes, static_cast<int64_t>(value));
+  }
+}
+
+std::optional<NpyType> typeOf(const std::string &name) {
+  for (NpyType type : {NpyType::F16, NpyType::F32, NpyType::F64, NpyType::BF16, NpyType::I8,
+                       NpyType::I32, NpyType::I64, NpyType::U8, NpyType::U32, NpyType::Bool})
+    if (toString(type) == name)
+      return type;
+  return std::nullopt;
+}
+
+class Reader {
+public:
+  Reader(const std::string &path, const sim::Module &module)
+      : folder(std::filesystem::path(path).parent_path()), path(path), module(module) {}
+
+  Status read(SimLaunch &result) {
+    std::ifstream file(path);
+    if (!file)
+      return runtime::makeStatus(runtime::StatusCode::NotFound, "cannot read '{}'", path);
+    json text = json::parse(file, nullptr, false);
+    if (text.is_discarded() || !text.is_object())
+      return invalidArgument("'{}' is not a JSON object", path);
+    for (const auto &[key, value] : text.items())
+      if (key != "kernel" && key != "grid" && key != "block" && key != "shared" && key != "params")
+        return invalidArgument(
+            "'{}' has an entry '{}'; kernel, grid, block, shared and params are known", path, key);
+    const sim::KernelInfo *kernel = nullptr;
+    LLMOPT_RETURN_IF_ERROR(findKernel(text, kernel));
+    result.kernel = kernel->name;
+    LLMOPT_RETURN_IF_ERROR(readAxes(text, "grid", result.launch.grid));
+    LLMOPT_RETURN_IF_ERROR(readAxes(text, "block", result.launch.block));
+    json shared = text.value("shared", json(0u));
+    if (!shared.is_number_unsigned())
+      return invalidArgument("'shared' is {}; a number of bytes is wanted", shared.dump());
+    result.launch.dynamicShared = shared.get<uint32_t>();
+    LLMOPT_RETURN_IF_ERROR(readParams(text, *kernel, result));
+    result.launch.kernel = result.kernel;
+    result.launch.params = result.params;
+    return {};
+  }
+
+private:
+  Status findKernel(const json &text, const sim::KernelInfo *&kernel) const {
+    const std::vector<sim::KernelInfo> &kernels = module.kernels();
+    std::string names;
+    for (const sim::KernelInfo &info : kernels)
+      names += (names.empty() ? "" : ", ") + info.name;
+    if (!text.contains("kernel") && kernels.size() == 1)
+      kernel = &kernels[0];
+    else if (text.contains("kernel") && text["kernel"].is_string())
+      kernel = module.kernel(text["kernel"].get<std::string>());
+    if (kernel)
+      return {};
+    return invalidArgument("'kernel' is {}; one of these is wanted: {}",
+                           text.value("kernel", json()).dump(), names);
+  }
+
+  static Status readAxes(const json &text, const char *key, std::array<uint32_t, 3> &axes) {
+    json value = text.value(key, json::array());
+    bool valid = value.is_array() && !value.empty() && value.size() <= 3;
+    for (size_t i = 0; valid && i < value.size(); ++i) {
+      valid = value[i].is_number_unsigned() && value[i].get<uint64_t>() <= 0xffffffff;
+      if (valid)
+        axes[i] = value[i].get<uint32_t>();
+    }
+    return valid ? Status()
+                 : invalidArgument("'{}' is {}; one to three counts are wanted", key, value.dump());
+  }
+
+  Status readParams(const json &text, const sim::KernelInfo &kernel, SimLaunch &result) {
+    json params = text.value("params", json::array());
+    if (!params.is_array() || params.size() != kernel.params.size())
+      return invalidArgument("'params' has {} entries; kernel '{}' has {} parameters",
+                             params.is_array() ? params.size() : 0, kernel.name,
+                             kernel.params.size());
+    result.params.resize(kernel.paramBytes);
+    for (size_t i = 0; i < params.size(); ++i) {
+      std::vector<uint8_t> bytes;
+      Status status = params[i].is_object() ? readParam(params[i], i, result, bytes)
+                                            : invalidArgument("an object is wanted");
+      if (status.ok() && bytes.size() != kernel.params[i].size)
+        status = invalidArgument("it has {} bytes; the kernel's parameter has {}", bytes.size(),
+                                 kernel.params[i].size);
+      if (!status.ok())
+        return status.withContext(fmt::format("'params' entry {}", i));
+      std::memcpy(&result.params[kernel.params[i].offset], bytes.data(), bytes.size());
+    }
+    return {};
+  }
+
+  Status readParam(const json &param, size_t index, SimLaunch &result,
+                   std::vector<uint8_t> &bytes) {
+    if (param.contains("npy") || param.contains("shape"))
+      return readArray(param, index, result, bytes);
+    if (param.size() == 1 && param.contains("bytes"))
+      return readBytes(param["bytes"], bytes);
+    if (param.size() == 1) {
+      std::optional<NpyType> type = typeOf(param.begin().key());
+      if (type && param.begin()->is_number()) {
+        if (*type == NpyType::I64 && param.begin()->is_number_integer())
+          append(bytes, param.begin()->get<int64_t>());
+        else
+          appendNumber(bytes, *type, param.begin()->get<double>());
+        return {};
+      }
+    }
+    return invalidArgument("{} is neither an array (npy, or type, shape and fill), nor a number "
+                           "({{\"i32\": 5}}), nor bytes ({{\"bytes\": \"00ff\"}})",
+                           param.dump());
+  }
+
+  static Status readBytes(const json &value, std::vector<uint8_t> &bytes) {
+    std::string text = value.is_string() ? value.get<std::string>() : "";
+    if (text.size() % 2 != 0 ||
+        text.find_first_not_of("0123456789abcdefABCDEF") != std::string::npos)
+      return invalidArgument("'bytes' is {}; an even number of hex digits is wanted", value.dump());
+    for (size_t i = 0; i < text.size(); i += 2)
+      bytes.push_back(static_cast<uint8_t>(std::stoul(text.substr(i, 2), nullptr, 16)));
+    return {};
+  }
+
+  Status readArray(const json &param, size_t index, SimLaunch &result,
+                   std::vector<uint8_t> &bytes) {
+    SimArray array;
+    array.name = param.value("name", fmt::format("params[{}]", index));
+    if (param.contains("output") && param["output"].is_string())
+      array.output = folder / param["output"].get<std::string>();
+    array.writable = !array.output.empty() || param.value("write", false);
+    if (param.contains("npy") && param["npy"].is_string()) {
+      runtime::StatusOr<NpyArray> loaded =
+          runtime::readNpy(folder / param["npy"].get<std::string>());
+      if (!loaded)
+        return loaded.status();
+      array.array = *std::move(loaded);
+    } else {
+      LLMOPT_RETURN_IF_ERROR(fillArray(param, array.array));
+    }
+    result.arrays.push_back(std::move(array));
+    append(bytes, result.arrays.back().array.bytes.data());
+    return {};
+  }
+
+  static Status fillArray(const json &param, NpyArray &array) {
+    std::optional<NpyType> type = typeOf(param.value("type", ""));
+    if (!type)
+      return invalidArgument("'type' is {}; f16, bf16, f32, f64, i8, u8, i32, u32, i64 and bool "
+                             "are allowed",
+                             param.value("type", json()).dump());
+    array.type = *type;
+    for (const json &extent : param.value("shape", json::array())) {
+      if (!extent.is_number_unsigned())
+        return invalidArgument("'shape' is {}; extents are wanted", param["shape"].dump());
+      array.shape.push_back(extent.get<int64_t>());
+    }
+    runtime::StatusOr<int64_t> count = runtime::elementCount(array.shape);
+    if (!count)
+      return count.status();
+    json fill = param.value("fill", json(0));
+    if (!fill.is_number() && fill != "index" && fill != "normal")
+      return invalidArgument("'fill' is {}; a number, \"index\" and \"normal\" are allowed",
+                             fill.dump());
+    std::mt19937 random(static_cast<uint32_t>(*count));
+    std::normal_distribution<double> normal;
+    for (int64_t i = 0; i < *count; ++i)
+      appendNumber(array.bytes, *type,
+                   fill.is_number()  ? fill.get<double>()
+                   : fill == "index" ? static_cast<double>(i)
+                                     : normal(random));
+    return {};
+  }
+
+  std::filesystem::path folder;
+  std::string path;
+  const sim::Module &module;
+};
+
+} // namespace
+
+Status readSimLaunch(const std::string &path, const sim::Module &module, SimLaunch &result) {
+  try {
+    return Reader(path, module).read(result);
+  } catch (const json::exception &error) { // an entry of an unexpected kind
+    return invalidArgument("'{}': {}", path, error.what());
+  }
+}
+
+} // namespace llmopt::cli
