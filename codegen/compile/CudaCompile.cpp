@@ -91,7 +91,8 @@ FailureOr<cuda::KernelText> llmopt::cudaText(ModuleOp module, const KernelName &
   return cuda::emitKernel(function, headOf(function, kernel, schedule, shape, options, spec));
 }
 
-llvm::Error llmopt::addCudaKernels(bundle::Program &program, const std::vector<KernelName> &kernels,
+llvm::Error llmopt::addCudaKernels(bundle::Program &program, const Schedule &schedule,
+                                   const std::vector<KernelName> &kernels,
                                    const std::vector<cuda::KernelText> &texts,
                                    const CompileOptions &options) {
   auto nvrtc = cuda::Nvrtc::load();
@@ -109,7 +110,7 @@ llvm::Error llmopt::addCudaKernels(bundle::Program &program, const std::vector<K
       report(texts[i], compiled[i].status().message());
       return llvm::createStringError(compiled[i].status().message());
     }
-    bundle::Kernel kernel = kernelFacts(ModuleOp(), program.facts, kernels[i]);
+    bundle::Kernel kernel = kernelFacts(ModuleOp(), program.facts, schedule, kernels[i]);
     kernel.blockThreads = texts[i].threads;
     kernel.sharedBytes = texts[i].sharedBytes;
     std::vector<bundle::Image> images = compiled[i]->images();

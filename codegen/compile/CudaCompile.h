@@ -19,7 +19,8 @@ mlir::FailureOr<cuda::KernelText> cudaText(mlir::ModuleOp module, const KernelNa
 
 /// Compiles the texts, in parallel, and adds them to the program as kernels with their
 /// images. A message of NVRTC becomes a diagnostic at the operation whose line it is about.
-llvm::Error addCudaKernels(bundle::Program &program, const std::vector<KernelName> &kernels,
+llvm::Error addCudaKernels(bundle::Program &program, const Schedule &schedule,
+                           const std::vector<KernelName> &kernels,
                            const std::vector<cuda::KernelText> &texts,
                            const CompileOptions &options);
 

@@ -4,7 +4,7 @@
 //
 //   StatusOr<std::unique_ptr<Server>> server = Server::create(options, source, model);
 //   StatusOr<uint64_t> request = (*server)->submit(params);
-//   while ((*server)->advance() == Progress...)
+//   for (StatusOr<bool> busy = true; busy && *busy; busy = (*server)->advance())
 //     for (ServerEvent event; (*server)->next(event);)
 //       ...
 //
