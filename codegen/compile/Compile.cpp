@@ -163,7 +163,7 @@ llvm::Expected<std::string> cudaStageText(func::FuncOp spec, ModuleOp module,
   if (stage != Stage::Ptx)
     return all;
   bundle::Program program;
-  if (llvm::Error error = addCudaKernels(program, kernels, schedule, texts, options))
+  if (llvm::Error error = addCudaKernels(program, schedule, kernels, texts, options))
     return error;
   all.clear();
   for (const bundle::Image &image : program.images)
@@ -259,7 +259,7 @@ llvm::Expected<bundle::Program> llmopt::compileSpec(func::FuncOp spec,
         return diagnostics.take("lowering to CUDA failed");
       texts.push_back(std::move(*text));
     }
-    if (llvm::Error error = addCudaKernels(program, kernels, schedule, texts, options))
+    if (llvm::Error error = addCudaKernels(program, schedule, kernels, texts, options))
       return error;
     program.key = kernelKey(program.ir, schedule, options);
     ++compiles;

@@ -91,8 +91,8 @@ FailureOr<cuda::KernelText> llmopt::cudaText(ModuleOp module, const KernelName &
   return cuda::emitKernel(function, headOf(function, kernel, schedule, shape, options, spec));
 }
 
-llvm::Error llmopt::addCudaKernels(bundle::Program &program, const std::vector<KernelName> &kernels,
-                                   const Schedule &schedule,
+llvm::Error llmopt::addCudaKernels(bundle::Program &program, const Schedule &schedule,
+                                   const std::vector<KernelName> &kernels,
                                    const std::vector<cuda::KernelText> &texts,
                                    const CompileOptions &options) {
   auto nvrtc = cuda::Nvrtc::load();

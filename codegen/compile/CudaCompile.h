@@ -19,8 +19,9 @@ mlir::FailureOr<cuda::KernelText> cudaText(mlir::ModuleOp module, const KernelNa
 
 /// Compiles the texts, in parallel, and adds them to the program as kernels with their
 /// images. A message of NVRTC becomes a diagnostic at the operation whose line it is about.
-llvm::Error addCudaKernels(bundle::Program &program, const std::vector<KernelName> &kernels,
-                           const Schedule &schedule, const std::vector<cuda::KernelText> &texts,
+llvm::Error addCudaKernels(bundle::Program &program, const Schedule &schedule,
+                           const std::vector<KernelName> &kernels,
+                           const std::vector<cuda::KernelText> &texts,
                            const CompileOptions &options);
 
 /// What of the compiler a CUDA program's key must name beside the spec and the schedule.

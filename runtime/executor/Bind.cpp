@@ -35,7 +35,15 @@ Status checkOptions(const ExecutorOptions &options) {
 ModelExecutor::ModelExecutor(std::shared_ptr<Device> device, ExecutorOptions options,
                              ModelLayers &model)
     : device(std::move(device)), options(std::move(options)), model(model),
-      pageMover(std::make_unique<Mover>(*this)), ring(this->options.stepsInFlight + 1) {}
+      pageMover(std::make_unique<Mover>(*this)), ring(this->options.stepsInFlight + 1) {
+  size_t most = this->options.memory.maxSequences;
+  for (StepRecord &record : ring) {
+    record.rows.reserve(most);
+    record.drafts.reserve(most * this->options.deviceDrafts);
+    record.result.rows.reserve(most);
+    record.result.tokens.reserve(most * (1 + this->options.memory.maxDraft));
+  }
+}
 
 StatusOr<std::unique_ptr<ModelExecutor>> ModelExecutor::create(std::shared_ptr<Device> device,
                                                                ExecutorOptions options,

@@ -13,10 +13,10 @@
 // Steps and copies of pages run in the order in which they were given, on a thread of the
 // executor's own: the engine makes the next step meanwhile.
 //
-// Failures. Where a launch or the model fails, the step's result carries the failure: its rows
-// yield nothing and rows of later steps that follow them fail too. Where the stream cannot be
-// synchronised afterwards, or a copy of pages fails, the device is lost: `wait` says so and
-// `reopen` begins with fresh memory.
+// Failures. Where a launch fails, or the model does (by a status or by an exception), the step's
+// result carries the failure: its rows yield nothing and rows of later steps that follow them fail
+// too. Where the stream cannot be synchronised afterwards, or a copy of pages fails, the device is
+// lost: `wait` says so and `reopen` begins with fresh memory.
 #pragma once
 
 #include "runtime/engine/Executor.h"
@@ -95,6 +95,7 @@ private:
 
   // RunStep.cpp
   Status runStep(const StepInput &input, StepRecord &record, bool tables);
+  Status compute(const StepInput &input, StepRecord &record);
   Status runLayers(const ModelBatch &batch);
   Status planGroup(const ModelBatch &batch, uint32_t group);
   void loop();

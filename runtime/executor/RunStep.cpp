@@ -2,7 +2,8 @@
 #include "runtime/executor/ModelExecutor.h"
 #include "runtime/executor/Mover.h"
 
-#include <algorithm>
+#include <exception>
+#include <new>
 
 using namespace llmopt::runtime;
 
@@ -57,25 +58,37 @@ Status ModelExecutor::runLayers(const ModelBatch &batch) {
   return model.finish(batch);
 }
 
-/// A failure here means that the device is lost; one of the step alone goes into its result.
-Status ModelExecutor::runStep(const StepInput &input, StepRecord &record, bool tables) {
+/// Rows, layers and tokens. What the model throws goes no further than this.
+Status ModelExecutor::compute(const StepInput &input, StepRecord &record) {
   auto find = [&](uint64_t step) -> const StepRecord * {
     for (const StepRecord &each : ring)
       if (each.step == step)
         return &each;
     return nullptr;
   };
-  record.result.step = input.header().stepId;
-  LLMOPT_RETURN_IF_ERROR(memory.apply(input, tables, *stream));
-  Status status = rows.resolve(input, find);
-  if (status.ok()) {
+  try {
+    LLMOPT_RETURN_IF_ERROR(rows.resolve(input, find));
     ModelBatch batch = rows.batch();
     batch.stream = stream.get();
     if (!batch.rows.empty())
-      status = runLayers(batch);
-    if (status.ok())
-      status = sampleRows(input, rows, model, options.deviceDrafts, record);
+      LLMOPT_RETURN_IF_ERROR(runLayers(batch));
+    return sampleRows(input, rows, model, options.deviceDrafts, record);
+  } catch (const std::bad_alloc &) {
+    return makeStatus(StatusCode::ResourceExhausted, "no memory for step {}",
+                      input.header().stepId);
+  } catch (const std::exception &error) {
+    return makeStatus(StatusCode::Internal, "the model threw in step {}: {}", input.header().stepId,
+                      error.what());
+  } catch (...) {
+    return makeStatus(StatusCode::Internal, "the model threw in step {}", input.header().stepId);
   }
+}
+
+/// A failure here means that the device is lost; one of the step alone goes into its result.
+Status ModelExecutor::runStep(const StepInput &input, StepRecord &record, bool tables) {
+  record.result.step = input.header().stepId;
+  LLMOPT_RETURN_IF_ERROR(memory.apply(input, tables, *stream));
+  Status status = compute(input, record);
   Status alive = stream->synchronize();
   if (!alive.ok())
     return alive;

@@ -177,12 +177,12 @@ int runCommand(int argc, char **argv) {
   app.add_flag("--json", options.json, "print times as JSON");
   if (std::optional<int> code = parseOptions(app, argc, argv))
     return *code;
-  if (options.outputs.empty() && !options.json)
-    return fail("run", "no --output is given, so the results would be lost; name a file, as in "
-                       "--output o=o.npy, or ask for the times alone with --json");
   llvm::Expected<Place> place = openPlace(options.device, /*cached=*/true);
   if (!place)
     return fail("run", place.takeError());
+  if (options.outputs.empty() && !options.json)
+    return fail("run", "no --output is given, so the results would be lost; name a file, as in "
+                       "--output o=o.npy, or ask for the times alone with --json");
   llvm::Expected<std::unique_ptr<Runner>> runner = load(options, *place);
   if (!runner)
     return fail("run", runner.takeError());

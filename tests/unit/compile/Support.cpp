@@ -51,6 +51,8 @@ cli::RunFigures Compiled::run(harness::Call &call) {
   return figures;
 }
 
+std::string Compiled::refusal(harness::Call &call) { return llvm::toString(runner->run(call)); }
+
 void Compiled::verify(const harness::Shape &shape) {
   harness::Call one = call(shape);
   run(one);

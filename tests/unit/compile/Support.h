@@ -23,6 +23,8 @@ public:
   harness::Call call(const harness::Shape &shape) const;
   /// Runs a call; fails the test on an error.
   cli::RunFigures run(harness::Call &call);
+  /// The refusal of a call; empty when it ran.
+  std::string refusal(harness::Call &call);
   /// Generates, runs and checks against the oracle.
   void verify(const harness::Shape &shape);
 

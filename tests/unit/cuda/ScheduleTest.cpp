@@ -10,7 +10,8 @@ namespace {
 runtime::CudaTarget chip(const char *arch) { return *runtime::cudaTargetOf(arch); }
 
 TEST(CudaSchedule, decode_shares_out_keys_and_prefill_rows) {
-  Schedule schedule = chooseCudaSchedule({.group = 4, .dQk = 128, .dV = 128}, chip("sm_80"));
+  Schedule schedule =
+      chooseCudaSchedule({.group = 4, .dQk = 128, .dV = 128, .elementBytes = 2}, chip("sm_80"));
   EXPECT_EQ(schedule.rows, (std::vector<int64_t>{16, 64}));
   EXPECT_EQ(schedule.slices, (std::vector<int64_t>{4, 1}));
   EXPECT_EQ(schedule.keys, 64);
@@ -18,14 +19,16 @@ TEST(CudaSchedule, decode_shares_out_keys_and_prefill_rows) {
 }
 
 TEST(CudaSchedule, groups_of_many_heads_fill_the_large_tile) {
-  EXPECT_EQ(chooseCudaSchedule({.group = 71, .dQk = 64, .dV = 64}, chip("sm_80")).rows,
-            (std::vector<int64_t>{64}));
-  EXPECT_EQ(chooseCudaSchedule({.group = 20, .dQk = 64, .dV = 64}, chip("sm_80")).rows,
-            (std::vector<int64_t>{32, 64}));
+  EXPECT_EQ(
+      chooseCudaSchedule({.group = 71, .dQk = 64, .dV = 64, .elementBytes = 2}, chip("sm_80")).rows,
+      (std::vector<int64_t>{64}));
+  EXPECT_EQ(
+      chooseCudaSchedule({.group = 20, .dQk = 64, .dV = 64, .elementBytes = 2}, chip("sm_80")).rows,
+      (std::vector<int64_t>{32, 64}));
 }
 
 TEST(CudaSchedule, small_shared_memory_means_fewer_keys_or_stages) {
-  ScheduleRequest wide{.group = 2, .dQk = 384, .dV = 192};
+  ScheduleRequest wide{.group = 2, .dQk = 384, .dV = 192, .elementBytes = 2};
   Schedule large = chooseCudaSchedule(wide, chip("sm_90"));
   Schedule small = chooseCudaSchedule(wide, chip("sm_86"));
   EXPECT_LT(small.keys * small.stages, large.keys * large.stages);
@@ -35,15 +38,15 @@ TEST(CudaSchedule, small_shared_memory_means_fewer_keys_or_stages) {
 }
 
 TEST(CudaSchedule, batch_invariant_programs_have_one_kernel_without_slices) {
-  Schedule schedule =
-      chooseCudaSchedule({.group = 4, .dQk = 64, .dV = 64, .batchInvariant = true}, chip("sm_80"));
+  Schedule schedule = chooseCudaSchedule(
+      {.group = 4, .dQk = 64, .dV = 64, .elementBytes = 2, .batchInvariant = true}, chip("sm_80"));
   EXPECT_EQ(schedule.rows, (std::vector<int64_t>{64}));
   EXPECT_EQ(schedule.slices, (std::vector<int64_t>{1}));
 }
 
 TEST(CudaSchedule, wishes_of_the_spec_hold) {
-  Schedule schedule =
-      chooseCudaSchedule({.group = 4, .dQk = 64, .dV = 64, .rows = 32, .keys = 32}, chip("sm_80"));
+  Schedule schedule = chooseCudaSchedule(
+      {.group = 4, .dQk = 64, .dV = 64, .elementBytes = 2, .rows = 32, .keys = 32}, chip("sm_80"));
   EXPECT_EQ(schedule.rows, (std::vector<int64_t>{32}));
   EXPECT_EQ(schedule.keys, 32);
 }

@@ -1,9 +1,10 @@
-// A device whose launches fail on command, or that is lost as a whole.
+// A device that fails on command: a launch, a copy, a byte of the host's memory, or all of it.
 #pragma once
 
 #include "runtime/device/Device.h"
 
 #include <atomic>
+#include <utility>
 
 namespace llmopt::test {
 
@@ -18,6 +19,10 @@ public:
   /// Whatever is asked of the present streams fails; new ones work.
   void lose() { lostUpTo = made.load(); }
   uint32_t streams() const { return made; }
+  /// Copies within the device are left out.
+  void skipCopies() { skipping = true; }
+  /// One byte of the next copy to the host changes before the launch after it.
+  void damageCopyOut() { damaging = true; }
 
   const DeviceFacts &facts() const override { return inner->facts(); }
   StatusOr<DeviceMemory> allocate(size_t bytes) override { return inner->allocate(bytes); }
@@ -45,9 +50,13 @@ private:
       return lost() ? gone() : inner->copyIn(to, from, bytes);
     }
     Status copyOut(void *to, const void *from, size_t bytes) override {
+      if (owner.damaging.exchange(false))
+        owner.damaged = static_cast<uint8_t *>(to) + bytes / 2;
       return lost() ? gone() : inner->copyOut(to, from, bytes);
     }
     Status copyWithin(void *to, const void *from, size_t bytes) override {
+      if (owner.skipping)
+        return {};
       return lost() ? gone() : inner->copyWithin(to, from, bytes);
     }
     Status fill(void *to, uint8_t value, size_t bytes) override {
@@ -57,6 +66,8 @@ private:
                   uint32_t workers) override {
       if (lost())
         return gone();
+      if (uint8_t *byte = std::exchange(owner.damaged, nullptr))
+        *byte ^= 1;
       if (owner.untilFailure > 0 && --owner.untilFailure == 0)
         return makeStatus(StatusCode::Internal, "a launch fails, as the test wants it");
       return inner->launch(program, kernels, workers);
@@ -82,6 +93,8 @@ private:
   std::shared_ptr<Device> inner;
   std::atomic<int> untilFailure = 0;
   std::atomic<uint32_t> made = 0, lostUpTo = 0;
+  std::atomic<bool> skipping = false, damaging = false;
+  uint8_t *damaged = nullptr; ///< of the executor's thread
 };
 
 } // namespace llmopt::test

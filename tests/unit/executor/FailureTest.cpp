@@ -96,6 +96,31 @@ TEST_F(Failures, ALostDeviceIsReopenedAndEveryRequestBeginsAgain) {
   expectAsAlone(other);
 }
 
+/// Preempted requests that always go to host memory.
+ServerOptions swappingOptions() {
+  ServerOptions options;
+  options.pages = 30;
+  options.hostPages = 200;
+  options.costs.secondsPerToken = 1;
+  return options;
+}
+
+TEST_F(Failures, AHostPageThatChangedIsSeenAndItsRequestBeginsAgain) {
+  for (bool damaged : {false, true}) {
+    start(swappingOptions());
+    if (damaged)
+      device->damageCopyOut();
+    std::vector<size_t> all;
+    for (uint32_t i = 0; i < 6; ++i)
+      all.push_back(add(i, 40, 110));
+    server->runOut();
+    EXPECT_GT(server->scheduler->metrics().swapOuts, 0u);
+    EXPECT_EQ(server->engine->deviceLosses(), damaged ? 1u : 0u);
+    for (size_t index : all)
+      expectAsAlone(index);
+  }
+}
+
 TEST_F(Failures, AGapInTheTablesIsFilledByASnapshot) {
   start({});
   size_t one = add(1);

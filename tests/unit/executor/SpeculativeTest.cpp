@@ -65,6 +65,7 @@ struct Setting {
   const char *name;
   uint32_t stepsInFlight;
   bool fromHost;
+  uint64_t pages; ///< few enough for preemptions, or many
   std::vector<TinyGroup> groups;
 };
 
@@ -74,6 +75,10 @@ TEST_P(Speculative, EqualsOneTokenAfterTheOther) {
   const Setting &setting = GetParam();
   ServerOptions options;
   options.groups = setting.groups;
+  options.pages = setting.pages;
+  options.hostPages = 400;
+  options.costs.secondsPerToken = 1e-5;
+  options.costs.copyLatency = 7e-4;
   options.scheduler.stepsInFlight = setting.stepsInFlight;
   TinyModel model(options.spec.model);
   DraftingLayers layers(model);
@@ -109,16 +114,19 @@ TEST_P(Speculative, EqualsOneTokenAfterTheOther) {
   for (uint32_t length = 0; length <= kDrafts; ++length)
     EXPECT_GT(server.accepted[length], 20u) << length;
   EXPECT_EQ(server.engine->deviceLosses(), 0u);
+  if (setting.pages < 400)
+    EXPECT_GT(server.scheduler->metrics().preemptions, 1u);
 }
 
 // Pages of 4 slots: nearly every row of five tokens crosses from one to the next. Answers of
 // 90 tokens cross a window of 24 and its page boundaries many times.
 INSTANTIATE_TEST_SUITE_P(
     Settings, Speculative,
-    testing::Values(Setting{"DeviceTwoSteps", 2, false, {{{0, 1}, 4, 0, 0}}},
-                    Setting{"DeviceTwoStepsWindow", 2, false, {{{0}, 4, 0, 0}, {{1}, 4, 24, 3}}},
-                    Setting{"DeviceFourSteps", 4, false, {{{0, 1}, 16, 0, 0}}},
-                    Setting{"HostOneStep", 1, true, {{{0}, 4, 0, 0}, {{1}, 4, 24, 3}}}),
+    testing::Values(Setting{"DeviceTwoSteps", 2, false, 180, {{{0, 1}, 4, 0, 0}}},
+                    Setting{
+                        "DeviceTwoStepsWindow", 2, false, 400, {{{0}, 4, 0, 0}, {{1}, 4, 24, 3}}},
+                    Setting{"DeviceFourSteps", 4, false, 60, {{{0, 1}, 16, 0, 0}}},
+                    Setting{"HostOneStep", 1, true, 180, {{{0}, 4, 0, 0}, {{1}, 4, 24, 3}}}),
     [](const auto &info) { return std::string(info.param.name); });
 
 TEST(SpeculativeTree, IsRefusedWithTheReason) {

@@ -1,0 +1,243 @@
+// The C API: the server of requests.
+#include "runtime/api/CObjects.h"
+#include "runtime/api/Server.h"
+
+using namespace llmopt::runtime;
+using namespace llmopt::runtime::capi;
+
+namespace bundle = llmopt::bundle;
+
+namespace {
+
+/// The caller's callbacks as the executor calls them.
+class CModel : public ModelLayers {
+public:
+  explicit CModel(const llmopt_model &model) : calls(model) {}
+
+  Status begin(const ModelBatch &batch) override {
+    describe(batch);
+    return fromC(calls.begin(calls.user, &current));
+  }
+  Status project(const ModelBatch &, uint32_t layer, const LayerArrays &arrays) override {
+    llmopt_layer_arrays given = of(arrays);
+    return fromC(calls.project(calls.user, &current, layer, &given));
+  }
+  Status absorb(const ModelBatch &, uint32_t layer, const LayerArrays &arrays) override {
+    llmopt_layer_arrays given = of(arrays);
+    return fromC(calls.absorb(calls.user, &current, layer, &given));
+  }
+  Status finish(const ModelBatch &) override { return fromC(calls.finish(calls.user, &current)); }
+  StatusOr<kv::Token> sample(const SampleQuery &query) override {
+    const step::Row &row = *query.row->row;
+    llmopt_sample given{sizeof(given), query.logit, query.position, row.samplingSeed,
+                        (row.flags & step::kGreedy) != 0};
+    uint32_t token = 0;
+    if (Status failed = fromC(calls.sample(calls.user, &given, &token)); !failed.ok())
+      return failed;
+    if (token >> 31)
+      return invalidArgument("the model samples token {}; tokens are below 2^31", token);
+    return token;
+  }
+
+private:
+  static llmopt_layer_arrays of(const LayerArrays &arrays) {
+    return {sizeof(llmopt_layer_arrays), arrays.query, arrays.key, arrays.value, arrays.output};
+  }
+  void describe(const ModelBatch &batch) {
+    current = {sizeof(current),  batch.ids.data(),    batch.positions.data(),
+               batch.ids.size(), batch.logits.data(), batch.logits.size()};
+  }
+
+  llmopt_model calls;
+  llmopt_batch current = {};
+};
+
+template <typename T> void set(T &field, T value) {
+  if (value)
+    field = value;
+}
+
+Status takeGroups(const llmopt_server_options &from, ServerOptions &options) {
+  for (size_t i = 0; i < from.groups_n; ++i) {
+    llmopt_layer_group given;
+    LLMOPT_RETURN_IF_ERROR(takeAt(from.groups, i, "a layer group", given));
+    LLMOPT_RETURN_IF_ERROR(notNull(given.layers, "the layers of a group"));
+    LLMOPT_RETURN_IF_ERROR(notNull(given.append_kernel, "the append kernel of a group"));
+    StatusOr<bundle::ElementType> type = typeOf(given.type);
+    if (!type)
+      return type.status();
+    LayerGroup &group = options.groups.emplace_back();
+    group.layers.assign(given.layers, given.layers + given.layers_n);
+    group.type = *type;
+    group.queryHeads = given.query_heads;
+    group.kvHeads = given.kv_heads;
+    group.keyDim = given.key_dim;
+    group.valueDim = given.value_dim;
+    group.pages.pageSize = given.page_size;
+    group.pages.window = given.window;
+    group.pages.sink = given.sink;
+    group.pages.kind = given.window ? kv::GroupKind::Window : kv::GroupKind::Full;
+    group.appendKernel = given.append_kernel;
+  }
+  for (size_t i = 0; i < from.rules_n; ++i) {
+    llmopt_kernel_rule given;
+    LLMOPT_RETURN_IF_ERROR(takeAt(from.rules, i, "a kernel rule", given));
+    LLMOPT_RETURN_IF_ERROR(notNull(given.kernel, "the kernel of a rule"));
+    if (int(given.phase) < LLMOPT_PREFILL || int(given.phase) > LLMOPT_VERIFY)
+      return invalidArgument("a kernel rule for phase {}; llmopt_phase has {} to {}",
+                             int(given.phase), int(LLMOPT_PREFILL), int(LLMOPT_VERIFY));
+    options.rules.push_back({given.group, step::Phase(given.phase), given.min_queries,
+                             given.max_queries, given.kernel});
+  }
+  return {};
+}
+
+Status takeOptions(const llmopt_server_options &from, ServerOptions &options) {
+  LLMOPT_RETURN_IF_ERROR(takeGroups(from, options));
+  set(options.pages, from.pages);
+  set(options.hostPages, from.host_pages);
+  set(options.scheduler.tokenBudget, from.token_budget);
+  set(options.scheduler.maxRunning, from.max_running);
+  set(options.scheduler.maxWaiting, from.max_waiting);
+  set(options.scheduler.maxLength, from.max_length);
+  set(options.scheduler.stepsInFlight, from.steps_in_flight);
+  options.prefixCache = !from.no_prefix_cache;
+  options.cacheSeed = from.cache_seed;
+  return {};
+}
+
+Status checkModel(const llmopt_model &model) {
+  bool whole = model.begin && model.project && model.absorb && model.finish && model.sample;
+  return whole ? Status() : invalidArgument("the model lacks a callback; all five are needed");
+}
+
+KernelSource sourceOf(llmopt_kernel_source source, void *user) {
+  return [=](const std::string &name) -> StatusOr<std::vector<bundle::Program>> {
+    const void *bytes = nullptr;
+    size_t size = 0;
+    LLMOPT_RETURN_IF_ERROR(fromC(source(user, name.c_str(), &bytes, &size)));
+    return familyOf(bytes, size);
+  };
+}
+
+} // namespace
+
+struct llmopt_server {
+  explicit llmopt_server(const llmopt_model &callbacks) : model(callbacks) {}
+
+  CModel model;
+  std::unique_ptr<Server> server; ///< ends before the model
+  std::string metrics;
+};
+
+extern "C" {
+
+llmopt_status *llmopt_server_new(llmopt_device *device, const llmopt_server_options *options,
+                                 llmopt_kernel_source source, void *source_user,
+                                 const llmopt_model *model, llmopt_server **server) {
+  return guarded([&]() -> Status {
+    LLMOPT_RETURN_IF_ERROR(notNull(device, "the device"));
+    LLMOPT_RETURN_IF_ERROR(notNull(reinterpret_cast<const void *>(source), "the kernel source"));
+    LLMOPT_RETURN_IF_ERROR(notNull(server, "where the server goes"));
+    llmopt_server_options given;
+    llmopt_model callbacks;
+    LLMOPT_RETURN_IF_ERROR(take(options, "the server's options", given));
+    LLMOPT_RETURN_IF_ERROR(take(model, "the model", callbacks));
+    LLMOPT_RETURN_IF_ERROR(checkModel(callbacks));
+    ServerOptions wanted;
+    LLMOPT_RETURN_IF_ERROR(takeOptions(given, wanted));
+    auto made = std::make_unique<llmopt_server>(callbacks);
+    StatusOr<std::unique_ptr<Server>> created = Server::create(
+        device->device, std::move(wanted), sourceOf(source, source_user), made->model);
+    if (!created)
+      return created.status();
+    made->server = *std::move(created);
+    *server = made.release();
+    return {};
+  });
+}
+
+void llmopt_server_free(llmopt_server *server) { delete server; }
+
+llmopt_status *llmopt_server_submit(llmopt_server *server, const llmopt_request *request,
+                                    uint64_t *id) {
+  return guarded([&]() -> Status {
+    LLMOPT_RETURN_IF_ERROR(notNull(server, "the server"));
+    LLMOPT_RETURN_IF_ERROR(notNull(id, "where the request's id goes"));
+    llmopt_request given;
+    LLMOPT_RETURN_IF_ERROR(take(request, "the request", given));
+    if (given.prompt_n)
+      LLMOPT_RETURN_IF_ERROR(notNull(given.prompt, "the prompt"));
+    if (given.stop_tokens_n)
+      LLMOPT_RETURN_IF_ERROR(notNull(given.stop_tokens, "the stop tokens"));
+    RequestParams params;
+    params.prompt = {given.prompt, given.prompt_n};
+    params.maxNewTokens = given.max_new_tokens;
+    params.priority = given.priority;
+    params.samplingSeed = given.seed;
+    params.greedy = given.greedy != 0;
+    params.stopTokens = {given.stop_tokens, given.stop_tokens_n};
+    StatusOr<uint64_t> submitted = server->server->submit(params);
+    if (!submitted)
+      return submitted.status();
+    *id = *submitted;
+    return {};
+  });
+}
+
+llmopt_status *llmopt_server_abort(llmopt_server *server, uint64_t id) {
+  return guarded([&]() -> Status {
+    LLMOPT_RETURN_IF_ERROR(notNull(server, "the server"));
+    if (!server->server->abort(id))
+      return makeStatus(StatusCode::NotFound, "request {} has ended, or never was", id);
+    return {};
+  });
+}
+
+llmopt_status *llmopt_server_advance(llmopt_server *server, int32_t *busy) {
+  return guarded([&]() -> Status {
+    LLMOPT_RETURN_IF_ERROR(notNull(server, "the server"));
+    LLMOPT_RETURN_IF_ERROR(notNull(busy, "where the answer goes"));
+    StatusOr<bool> more = server->server->advance();
+    if (!more)
+      return more.status();
+    *busy = *more;
+    return {};
+  });
+}
+
+llmopt_status *llmopt_server_next(llmopt_server *server, llmopt_event *event) {
+  return guarded([&]() -> Status {
+    LLMOPT_RETURN_IF_ERROR(notNull(server, "the server"));
+    llmopt_event known;
+    LLMOPT_RETURN_IF_ERROR(take(event, "the event", known));
+    size_t size = known.struct_size;
+    known = {};
+    known.struct_size = size;
+    ServerEvent next;
+    if (server->server->next(next)) {
+      bool token = next.kind == ServerEvent::Kind::Token;
+      known.kind = token ? LLMOPT_EVENT_TOKEN : LLMOPT_EVENT_FINISH;
+      known.id = next.request;
+      known.token = next.token;
+      known.reason = token ? nullptr : toString(next.reason);
+    }
+    std::memcpy(static_cast<void *>(event), &known, size);
+    return {};
+  });
+}
+
+const char *llmopt_server_metrics(llmopt_server *server) {
+  if (!server)
+    return "";
+  llmopt_status *failed = guarded([&]() -> Status {
+    server->metrics = prometheusText(server->server->metrics());
+    return {};
+  });
+  if (!failed)
+    return server->metrics.c_str();
+  llmopt_status_free(failed);
+  return "";
+}
+
+} // extern "C"

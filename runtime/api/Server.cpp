@@ -1,0 +1,111 @@
+#include "runtime/api/Server.h"
+
+#include <thread>
+
+using namespace llmopt::runtime;
+
+namespace {
+
+ExecutorOptions executorOptions(ServerOptions &options) {
+  ExecutorOptions made;
+  const SchedulerOptions &scheduler = options.scheduler;
+  for (LayerGroup &group : options.groups) {
+    if (!group.pages.dataBytes)
+      group.pages.dataBytes = group.layers.size() * group.layerBytes();
+    made.memory.groups.push_back(group.pages);
+  }
+  kv::ManagerOptions &memory = made.memory;
+  memory.maxSequences = scheduler.maxRunning * (options.hostPages ? 2 : 1);
+  memory.maxDraft = scheduler.maxDraft();
+  memory.maxTokens = scheduler.maxLength + memory.maxDraft;
+  memory.maxStepsInFlight = scheduler.stepsInFlight;
+  memory.cache.enabled = options.prefixCache;
+  memory.cache.seed = options.cacheSeed;
+  memory.costs = options.costs;
+  made.groups = options.groups;
+  made.rules = options.rules;
+  made.maxTokens = scheduler.tokenBudget;
+  made.prefillTokens = scheduler.chunkTokens;
+  made.stepsInFlight = scheduler.stepsInFlight;
+  made.deviceDrafts = uint32_t(scheduler.deviceDrafts.size());
+  return made;
+}
+
+} // namespace
+
+StatusOr<std::unique_ptr<Server>> Server::create(std::shared_ptr<Device> device,
+                                                 ServerOptions options, const KernelSource &source,
+                                                 ModelLayers &model) {
+  std::unique_ptr<Server> server(new Server());
+  ExecutorOptions made = executorOptions(options);
+  LLMOPT_RETURN_IF_ERROR(kv::validate(made.memory.groups));
+  made.memory.budgetBytes = kv::ManagerOptions::bytesForPages(made.memory.groups, options.pages);
+  made.memory.hostBytes =
+      options.hostPages ? kv::ManagerOptions::bytesForPages(made.memory.groups, options.hostPages)
+                        : 0;
+  StatusOr<std::unique_ptr<ModelExecutor>> executor =
+      ModelExecutor::create(std::move(device), made, source, model);
+  if (!executor)
+    return executor.status();
+  server->executor = *std::move(executor);
+  StatusOr<std::unique_ptr<kv::BlockManager>> blocks =
+      kv::BlockManager::create(made.memory, server->executor->mover());
+  if (!blocks)
+    return blocks.status();
+  server->blocks = *std::move(blocks);
+  StatusOr<std::unique_ptr<Scheduler>> scheduler =
+      Scheduler::create(options.scheduler, *server->blocks, *server);
+  if (!scheduler)
+    return scheduler.status();
+  server->scheduler = *std::move(scheduler);
+  server->engine = std::make_unique<Engine>(*server->scheduler, *server->executor, server->clock,
+                                            options.engine);
+  server->numbers.resize(size_t(options.scheduler.maxWaiting) + options.scheduler.maxRunning);
+  return server;
+}
+
+Server::~Server() = default;
+
+StatusOr<uint64_t> Server::submit(const RequestParams &params) {
+  StatusOr<RequestHandle> handle = scheduler->submit(params, clock.now());
+  if (!handle)
+    return handle.status();
+  numbers[handle->slot] = ++submitted;
+  handles[submitted] = *handle;
+  return submitted;
+}
+
+bool Server::abort(uint64_t request) {
+  auto found = handles.find(request);
+  return found != handles.end() && scheduler->abort(found->second, clock.now());
+}
+
+StatusOr<bool> Server::advance() {
+  StatusOr<Engine::Progress> progress = engine->advance();
+  if (!progress)
+    return progress.status();
+  if (*progress != Engine::Progress::Idle)
+    return true;
+  if (scheduler->idle())
+    return false;
+  std::this_thread::yield(); // a copy to host memory is all that goes on
+  return true;
+}
+
+bool Server::next(ServerEvent &event) {
+  if (events.empty())
+    return false;
+  event = events.front();
+  events.pop_front();
+  return true;
+}
+
+void Server::onTokens(RequestHandle request, std::span<const kv::Token> tokens, int64_t) {
+  for (kv::Token token : tokens)
+    events.push_back({numbers[request.slot], ServerEvent::Kind::Token, token, FinishReason::None});
+}
+
+void Server::onFinish(RequestHandle request, FinishReason reason, int64_t) {
+  handles.erase(numbers[request.slot]);
+  events.push_back({numbers[request.slot], ServerEvent::Kind::Finish, 0, reason});
+}

@@ -1,0 +1,236 @@
+/* The C API of the runtime: devices, bundles, calls of kernels, and a server of requests.
+ *
+ * Errors. Functions that can fail return a status: NULL is success, else free it with
+ * llmopt_status_free. No exception leaves a function.
+ * Objects are opaque; each is freed by its own function, which takes NULL. What an object was
+ * made from may be freed before it.
+ * Structs begin with `struct_size`, which the caller sets to sizeof of the struct as it was
+ * compiled: fields that a later version adds count as 0. A size that is larger than the
+ * library's is InvalidArgument.
+ * Threads. An object is used by one thread at a time; different objects are independent.
+ */
+#ifndef LLMOPT_H
+#define LLMOPT_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define LLMOPT_API_VERSION 1
+/* LLMOPT_API_VERSION of the library. */
+uint32_t llmopt_api_version(void);
+
+/* ---- Status */
+
+typedef enum llmopt_code {
+  LLMOPT_OK = 0,
+  LLMOPT_INVALID_ARGUMENT = 1,   /* wrong on every machine */
+  LLMOPT_NOT_FOUND = 2,          /* a named file or array is not there */
+  LLMOPT_UNAVAILABLE = 3,        /* this machine lacks something */
+  LLMOPT_RESOURCE_EXHAUSTED = 4, /* memory, queue or a count ran out: a smaller request may do */
+  LLMOPT_DATA_LOSS = 5,          /* stored bytes are damaged */
+  LLMOPT_UNSUPPORTED = 6,        /* valid, and not served by this version */
+  LLMOPT_INTERNAL = 7            /* a broken promise of the library: report it */
+} llmopt_code;
+
+typedef struct llmopt_status llmopt_status;
+/* LLMOPT_OK for NULL. */
+llmopt_code llmopt_status_code(const llmopt_status *status);
+/* What was found, what is allowed, what to do; "" for NULL. Valid until the status is freed. */
+const char *llmopt_status_message(const llmopt_status *status);
+void llmopt_status_free(llmopt_status *status);
+/* For callbacks: a failure of the caller's own. LLMOPT_OK gives NULL. */
+llmopt_status *llmopt_status_new(llmopt_code code, const char *message);
+
+/* ---- Devices and kernels */
+
+typedef struct llmopt_device llmopt_device;
+/* "auto", "cpu", "cuda", "cuda:1". Unavailable says what is missing. */
+llmopt_status *llmopt_device_open(const char *name, llmopt_device **device);
+void llmopt_device_free(llmopt_device *device);
+
+typedef struct llmopt_kernel llmopt_kernel;
+/* From the bytes of a bundle (llmopt_compile of llmopt_compiler.h, or a file's content). Of a
+ * family the program that fits the device best is taken. DataLoss for damaged bytes. */
+llmopt_status *llmopt_kernel_load(llmopt_device *device, const void *bundle, size_t bytes,
+                                  llmopt_kernel **kernel);
+void llmopt_kernel_free(llmopt_kernel *kernel);
+
+typedef enum llmopt_type {
+  LLMOPT_F32 = 0,
+  LLMOPT_F16 = 1,
+  LLMOPT_BF16 = 2,
+  LLMOPT_I8 = 3,
+  LLMOPT_I32 = 4,
+  LLMOPT_I64 = 5,
+  LLMOPT_U32 = 6,
+  LLMOPT_BOOL = 7
+} llmopt_type;
+
+/* An array in host memory, by the name that the spec gives it. */
+typedef struct llmopt_array {
+  size_t struct_size;
+  const char *name;
+  void *data;
+  llmopt_type type;
+  uint32_t rank;
+  const int64_t *shape;
+  const int64_t *strides; /* in elements; NULL: contiguous */
+} llmopt_array;
+
+/* A number of the spec (scale, window, ...) with another value than the spec's. */
+typedef struct llmopt_number {
+  size_t struct_size;
+  const char *name;
+  int32_t is_integer;
+  int64_t integer;
+  double real;
+} llmopt_number;
+
+/* Runs a kernel once and waits. InvalidArgument names the array that does not fit. */
+llmopt_status *llmopt_kernel_run(llmopt_kernel *kernel, const llmopt_array *arrays, size_t arrays_n,
+                                 const llmopt_number *numbers, size_t numbers_n);
+
+/* ---- Server */
+
+typedef enum llmopt_phase { LLMOPT_PREFILL = 0, LLMOPT_DECODE = 1, LLMOPT_VERIFY = 2 } llmopt_phase;
+
+/* Layers that share block tables. window 0: every earlier key is visible. */
+typedef struct llmopt_layer_group {
+  size_t struct_size;
+  const uint32_t *layers; /* of the model */
+  size_t layers_n;
+  llmopt_type type; /* of Q, K, V, the cache and the output */
+  uint32_t query_heads, kv_heads, key_dim, value_dim;
+  uint32_t page_size, window, sink;
+  const char *append_kernel;
+} llmopt_layer_group;
+
+/* Rows of a phase with min_queries to max_queries tokens run on a kernel of the name. */
+typedef struct llmopt_kernel_rule {
+  size_t struct_size;
+  uint32_t group;
+  llmopt_phase phase;
+  uint32_t min_queries, max_queries;
+  const char *kernel;
+} llmopt_kernel_rule;
+
+/* The query tokens of a step, valid during the callbacks of the step. */
+typedef struct llmopt_batch {
+  size_t struct_size;
+  const uint32_t *ids, *positions;
+  size_t tokens_n;
+  const uint32_t *logits; /* indices of the tokens whose logits are wanted */
+  size_t logits_n;
+} llmopt_batch;
+
+/* Arrays of a layer in device memory, (tokens, heads, dimension), contiguous. */
+typedef struct llmopt_layer_arrays {
+  size_t struct_size;
+  void *query, *key, *value;
+  const void *output;
+} llmopt_layer_arrays;
+
+/* The next token of an answer. */
+typedef struct llmopt_sample {
+  size_t struct_size;
+  uint32_t logit;    /* index in llmopt_batch.logits */
+  uint32_t position; /* of the token in the answer: keys its random number */
+  uint64_t seed;
+  int32_t greedy;
+} llmopt_sample;
+
+/* Everything of the model but attention. Called by one thread, for each step: begin; project
+ * (writes Q, K, V) and absorb (reads the output) of each layer; finish; sample for each token.
+ * A status that is not NULL fails the rows of the step; the library frees it. `user` is given
+ * to each call. Functions must not throw or jump out. */
+typedef struct llmopt_model {
+  size_t struct_size;
+  void *user;
+  llmopt_status *(*begin)(void *user, const llmopt_batch *batch);
+  llmopt_status *(*project)(void *user, const llmopt_batch *batch, uint32_t layer,
+                            const llmopt_layer_arrays *arrays);
+  llmopt_status *(*absorb)(void *user, const llmopt_batch *batch, uint32_t layer,
+                           const llmopt_layer_arrays *arrays);
+  llmopt_status *(*finish)(void *user, const llmopt_batch *batch);
+  llmopt_status *(*sample)(void *user, const llmopt_sample *query, uint32_t *token);
+} llmopt_model;
+
+/* Gives the bundle of a kernel's name; the library copies the bytes before it asks again. */
+typedef llmopt_status *(*llmopt_kernel_source)(void *user, const char *name, const void **bundle,
+                                               size_t *bytes);
+
+/* 0 in a field stands for the default in parentheses. */
+typedef struct llmopt_server_options {
+  size_t struct_size;
+  const llmopt_layer_group *groups;
+  size_t groups_n;
+  const llmopt_kernel_rule *rules;
+  size_t rules_n;
+  uint64_t pages;           /* on the device (1024) */
+  uint64_t host_pages;      /* for preempted requests (none: they are computed again) */
+  uint32_t token_budget;    /* query tokens a step (2048) */
+  uint32_t max_running;     /* requests (256) */
+  uint32_t max_waiting;     /* requests; more are refused (4096) */
+  uint32_t max_length;      /* prompt and answer (32768) */
+  uint32_t steps_in_flight; /* (1) */
+  int32_t no_prefix_cache;
+  uint64_t cache_seed;
+} llmopt_server_options;
+
+typedef struct llmopt_server llmopt_server;
+/* Loads all kernels and allocates all memory. `model.user` outlives the server. */
+llmopt_status *llmopt_server_new(llmopt_device *device, const llmopt_server_options *options,
+                                 llmopt_kernel_source source, void *source_user,
+                                 const llmopt_model *model, llmopt_server **server);
+void llmopt_server_free(llmopt_server *server);
+
+typedef struct llmopt_request {
+  size_t struct_size;
+  const uint32_t *prompt; /* copied; tokens below 2^31 */
+  size_t prompt_n;
+  uint32_t max_new_tokens;
+  uint32_t priority; /* 0 (highest) to 7 */
+  uint64_t seed;
+  int32_t greedy;
+  const uint32_t *stop_tokens; /* at most 8 */
+  size_t stop_tokens_n;
+} llmopt_request;
+
+/* InvalidArgument for an empty or too long prompt, ResourceExhausted where the queue is full or
+ * the pool could never hold it. `id` names the request in events. */
+llmopt_status *llmopt_server_submit(llmopt_server *server, const llmopt_request *request,
+                                    uint64_t *id);
+/* NotFound when it has ended already. */
+llmopt_status *llmopt_server_abort(llmopt_server *server, uint64_t id);
+/* Launches a step or takes the results of one; `busy` is 0 when there is nothing to do. A
+ * failure is final. */
+llmopt_status *llmopt_server_advance(llmopt_server *server, int32_t *busy);
+
+typedef enum llmopt_event_kind {
+  LLMOPT_EVENT_NONE = 0, /* all events were taken */
+  LLMOPT_EVENT_TOKEN = 1,
+  LLMOPT_EVENT_FINISH = 2 /* the request's last; `reason` says why */
+} llmopt_event_kind;
+
+typedef struct llmopt_event {
+  size_t struct_size;
+  llmopt_event_kind kind;
+  uint64_t id;
+  uint32_t token;
+  const char *reason; /* "length", "stop", "abort", ...; static */
+} llmopt_event;
+
+/* The oldest event that was not taken. */
+llmopt_status *llmopt_server_next(llmopt_server *server, llmopt_event *event);
+/* Prometheus text; valid until the next call with the server. */
+const char *llmopt_server_metrics(llmopt_server *server);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* LLMOPT_H */
