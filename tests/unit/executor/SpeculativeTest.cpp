@@ -67,6 +67,8 @@ struct Setting {
   bool fromHost;
   uint64_t pages; ///< few enough for preemptions, or many
   std::vector<TinyGroup> groups;
+
+  friend void PrintTo(const Setting &setting, std::ostream *out) { *out << setting.name; }
 };
 
 class Speculative : public testing::TestWithParam<Setting> {};
