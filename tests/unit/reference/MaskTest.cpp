@@ -19,76 +19,76 @@ Rows table(const std::string &mask, int64_t queries, int64_t keys) {
 
 TEST(Mask, NoneShowsAll) {
   Bound bound = weightsOf("", 2, {0, 0, 0});
-  EXPECT_EQ(seenBy(bound, 0), "xxx");
-  EXPECT_EQ(seenBy(bound, 1), "xxx");
+  EXPECT_EQ(seenBy(bound, 0), "###");
+  EXPECT_EQ(seenBy(bound, 1), "###");
 }
 
 TEST(Mask, CausalIsBottomRight) {
-  EXPECT_EQ(table("causal", 3, 3), (Rows{"x..", "xx.", "xxx"}));
-  EXPECT_EQ(table("causal", 2, 4), (Rows{"xxx.", "xxxx"}));
-  EXPECT_EQ(table("causal", 1, 4), (Rows{"xxxx"})); // A10: one query sees all keys
-  EXPECT_EQ(table("causal", 4, 2), (Rows{"..", "..", "x.", "xx"}));
+  EXPECT_EQ(table("causal", 3, 3), (Rows{"#..", "##.", "###"}));
+  EXPECT_EQ(table("causal", 2, 4), (Rows{"###.", "####"}));
+  EXPECT_EQ(table("causal", 1, 4), (Rows{"####"})); // A10: one query sees all keys
+  EXPECT_EQ(table("causal", 4, 2), (Rows{"..", "..", "#.", "##"}));
 }
 
 TEST(Mask, CausalTopLeft) {
-  EXPECT_EQ(table("causal<top_left>", 2, 4), (Rows{"x...", "xx.."}));
-  EXPECT_EQ(table("causal<top_left>", 4, 2), (Rows{"x.", "xx", "xx", "xx"}));
+  EXPECT_EQ(table("causal<top_left>", 2, 4), (Rows{"#...", "##.."}));
+  EXPECT_EQ(table("causal<top_left>", 4, 2), (Rows{"#.", "##", "##", "##"}));
 }
 
 TEST(Mask, WindowCountsTheCurrentKey) { // A8
-  EXPECT_EQ(table("window<1>", 3, 3), (Rows{"x..", ".x.", "..x"}));
-  EXPECT_EQ(table("window<2>", 3, 3), (Rows{"x..", "xx.", ".xx"}));
-  EXPECT_EQ(table("window<2>", 1, 4), (Rows{"..xx"}));
-  EXPECT_EQ(table("window<2>", 3, 1), (Rows{".", ".", "x"}));
-  EXPECT_EQ(table("window<9>", 2, 2), (Rows{"x.", "xx"}));
+  EXPECT_EQ(table("window<1>", 3, 3), (Rows{"#..", ".#.", "..#"}));
+  EXPECT_EQ(table("window<2>", 3, 3), (Rows{"#..", "##.", ".##"}));
+  EXPECT_EQ(table("window<2>", 1, 4), (Rows{"..##"}));
+  EXPECT_EQ(table("window<2>", 3, 1), (Rows{".", ".", "#"}));
+  EXPECT_EQ(table("window<9>", 2, 2), (Rows{"#.", "##"}));
 }
 
 TEST(Mask, WindowWithTwoSides) {
-  EXPECT_EQ(table("window<left = 1, right = 1>", 4, 4), (Rows{"xx..", "xxx.", ".xxx", "..xx"}));
-  EXPECT_EQ(table("window<left = 0, right = 2>", 4, 4), (Rows{"xxx.", ".xxx", "..xx", "...x"}));
-  EXPECT_EQ(table("window<left = -1, right = 0>", 3, 3), (Rows{"x..", "xx.", "xxx"}));
-  EXPECT_EQ(table("window<left = 0, right = -1>", 3, 3), (Rows{"xxx", ".xx", "..x"}));
-  EXPECT_EQ(table("window<left = -1, right = -1>", 1, 3), (Rows{"xxx"}));
+  EXPECT_EQ(table("window<left = 1, right = 1>", 4, 4), (Rows{"##..", "###.", ".###", "..##"}));
+  EXPECT_EQ(table("window<left = 0, right = 2>", 4, 4), (Rows{"###.", ".###", "..##", "...#"}));
+  EXPECT_EQ(table("window<left = -1, right = 0>", 3, 3), (Rows{"#..", "##.", "###"}));
+  EXPECT_EQ(table("window<left = 0, right = -1>", 3, 3), (Rows{"###", ".##", "..#"}));
+  EXPECT_EQ(table("window<left = -1, right = -1>", 1, 3), (Rows{"###"}));
 }
 
 TEST(Mask, SinkShowsTheFirstKeys) {
-  EXPECT_EQ(table("sink<2>", 2, 4), (Rows{"xx..", "xx.."}));
+  EXPECT_EQ(table("sink<2>", 2, 4), (Rows{"##..", "##.."}));
   EXPECT_EQ(table("sink<0>", 1, 2), (Rows{".."}));
   EXPECT_EQ(table("sink<1> or window<2>", 5, 5),
-            (Rows{"x....", "xx...", "xxx..", "x.xx.", "x..xx"}));
+            (Rows{"#....", "##...", "###..", "#.##.", "#..##"}));
 }
 
 TEST(Mask, DilatedCountsFromTheQuery) {
-  EXPECT_EQ(table("dilated<2>", 4, 4), (Rows{"x.x.", ".x.x", "x.x.", ".x.x"}));
-  EXPECT_EQ(table("dilated<3>", 2, 5), (Rows{"x..x.", ".x..x"}));
-  EXPECT_EQ(table("dilated<1>", 1, 3), (Rows{"xxx"}));
+  EXPECT_EQ(table("dilated<2>", 4, 4), (Rows{"#.#.", ".#.#", "#.#.", ".#.#"}));
+  EXPECT_EQ(table("dilated<3>", 2, 5), (Rows{"#..#.", ".#..#"}));
+  EXPECT_EQ(table("dilated<1>", 1, 3), (Rows{"###"}));
   // Positions -2, -1, 0: the remainder is the floored one.
-  EXPECT_EQ(table("dilated<3>", 3, 1), (Rows{".", ".", "x"}));
-  EXPECT_EQ(table("dilated<2>", 3, 1), (Rows{"x", ".", "x"}));
+  EXPECT_EQ(table("dilated<3>", 3, 1), (Rows{".", ".", "#"}));
+  EXPECT_EQ(table("dilated<2>", 3, 1), (Rows{"#", ".", "#"}));
 }
 
 TEST(Mask, ChunkedSeesItsOwnChunk) {
-  EXPECT_EQ(table("chunked<2>", 4, 4), (Rows{"xx..", "xx..", "..xx", "..xx"}));
-  EXPECT_EQ(table("chunked<3>", 2, 5), (Rows{"...xx", "...xx"}));
+  EXPECT_EQ(table("chunked<2>", 4, 4), (Rows{"##..", "##..", "..##", "..##"}));
+  EXPECT_EQ(table("chunked<3>", 2, 5), (Rows{"...##", "...##"}));
   EXPECT_EQ(table("causal and chunked<3>", 5, 5),
-            (Rows{"x....", "xx...", "xxx..", "...x.", "...xx"}));
-  EXPECT_EQ(table("chunked<4>", 3, 1), (Rows{".", ".", "x"})); // negative positions see nothing
+            (Rows{"#....", "##...", "###..", "...#.", "...##"}));
+  EXPECT_EQ(table("chunked<4>", 3, 1), (Rows{".", ".", "#"})); // negative positions see nothing
 }
 
 TEST(Mask, Composition) {
-  EXPECT_EQ(table("not causal", 2, 3), (Rows{"..x", "..."}));
-  EXPECT_EQ(table("causal and not window<2>", 4, 4), (Rows{"....", "....", "x...", "xx.."}));
-  EXPECT_EQ(table("(causal and window<2>) or not causal", 3, 3), (Rows{"xxx", "xxx", ".xx"}));
+  EXPECT_EQ(table("not causal", 2, 3), (Rows{"..#", "..."}));
+  EXPECT_EQ(table("causal and not window<2>", 4, 4), (Rows{"....", "....", "#...", "##.."}));
+  EXPECT_EQ(table("(causal and window<2>) or not causal", 3, 3), (Rows{"###", "###", ".##"}));
 }
 
 TEST(Mask, Dense) {
   Bound bound = weightsOf("mask(dense<arg0>)", 2, {0, 0, 0}, 2, "args(%m : tensor<1x2x2x3xi1>)",
                           ", %m: tensor<1x2x2x3xi1>");
   bound.bind("arg0", ElementType::Bool, {1, 2, 2, 3}, {1, 0, 1, 0, 0, 0, 0, 1, 0, 1, 1, 0});
-  EXPECT_EQ(seenBy(bound, 0, 0), "x.x");
+  EXPECT_EQ(seenBy(bound, 0, 0), "#.#");
   EXPECT_EQ(seenBy(bound, 1, 0), "...");
-  EXPECT_EQ(seenBy(bound, 0, 1), ".x.");
-  EXPECT_EQ(seenBy(bound, 1, 1), "xx.");
+  EXPECT_EQ(seenBy(bound, 0, 1), ".#.");
+  EXPECT_EQ(seenBy(bound, 1, 1), "##.");
 }
 
 TEST(Mask, DenseBroadcastsAndReadsStrides) { // A28: every second element of a longer vector
@@ -99,22 +99,22 @@ TEST(Mask, DenseBroadcastsAndReadsStrides) { // A28: every second element of a l
   mask.strides.back() = 2;
   for (int64_t q : {0, 1})
     for (int64_t h : {0, 1})
-      EXPECT_EQ(seenBy(bound, q, h), "x.x.");
+      EXPECT_EQ(seenBy(bound, q, h), "#.#.");
 }
 
 TEST(Mask, NumbersOfEachHead) {
   Bound bound = weightsOf("mask(window<arg0>)", 1, {0, 0, 0}, 2, "args(%w : tensor<2xi32>)",
                           ", %w: tensor<2xi32>");
   bound.bind("arg0", ElementType::I32, {2}, {1, 3});
-  EXPECT_EQ(seenBy(bound, 0, 0), "..x");
-  EXPECT_EQ(seenBy(bound, 0, 1), "xxx");
+  EXPECT_EQ(seenBy(bound, 0, 0), "..#");
+  EXPECT_EQ(seenBy(bound, 0, 1), "###");
 }
 
 TEST(Mask, NumbersAreOverriddenByName) {
   Bound bound = weightsOf("mask(window<1>)", 1, {0, 0, 0});
-  EXPECT_EQ(seenBy(bound, 0), "..x");
+  EXPECT_EQ(seenBy(bound, 0), "..#");
   bound.inputs.numbers["window"] = 2;
-  EXPECT_EQ(seenBy(bound, 0), ".xx");
+  EXPECT_EQ(seenBy(bound, 0), ".##");
 }
 
 TEST(Mask, WindowBelowOneIsRefusedForAllHeadsAndSeesNothingForOne) {
@@ -130,22 +130,22 @@ TEST(Mask, WindowBelowOneIsRefusedForAllHeadsAndSeesNothingForOne) {
                           ", %w: tensor<2xi32>");
   heads.bind("arg0", ElementType::I32, {2}, {0, 1});
   EXPECT_EQ(seenBy(heads, 0, 0), "..");
-  EXPECT_EQ(seenBy(heads, 0, 1), ".x");
+  EXPECT_EQ(seenBy(heads, 0, 1), ".#");
 }
 
 TEST(Mask, NumbersOfOneNameAreCounted) { // window, window_1
   Bound bound = weightsOf("mask(window<1> or window<2>)", 1, {0, 0, 0, 0});
   bound.inputs.numbers["window_1"] = 3;
-  EXPECT_EQ(seenBy(bound, 0), ".xxx");
+  EXPECT_EQ(seenBy(bound, 0), ".###");
   bound.inputs.numbers["window_1"] = 1;
   bound.inputs.numbers["window"] = 4;
-  EXPECT_EQ(seenBy(bound, 0), "xxxx");
+  EXPECT_EQ(seenBy(bound, 0), "####");
 }
 
 TEST(Mask, StrideBelowOneCountsAsOne) {
   Bound bound = weightsOf("mask(dilated<2>)", 1, {0, 0, 0});
   bound.inputs.numbers["dilation"] = 0;
-  EXPECT_EQ(seenBy(bound, 0), "xxx");
+  EXPECT_EQ(seenBy(bound, 0), "###");
 }
 
 TEST(Mask, CustomRegion) { // sees positions: query 0 of 2 stands at key 2 of 4
@@ -157,8 +157,8 @@ TEST(Mask, CustomRegion) { // sees positions: query 0 of 2 stands at key 2 of 4
       attn.yield %r : i1
   })",
                           2, {0, 0, 0, 0});
-  EXPECT_EQ(seenBy(bound, 0), ".x..");
-  EXPECT_EQ(seenBy(bound, 1), "..x.");
+  EXPECT_EQ(seenBy(bound, 0), ".#..");
+  EXPECT_EQ(seenBy(bound, 1), "..#.");
 }
 
 TEST(Mask, CustomRegionReadsArgumentsOfTheFunction) { // A31: another value, no other kernel
@@ -171,7 +171,7 @@ TEST(Mask, CustomRegionReadsArgumentsOfTheFunction) { // A31: another value, no 
   EXPECT_EQ(bound.rowError(0, 0), "number 'user3', which a region reads, is not given");
   for (int limit : {1, 2}) {
     bound.inputs.numbers["user3"] = limit;
-    EXPECT_EQ(seenBy(bound, 0), limit == 1 ? "x.." : "xx.");
+    EXPECT_EQ(seenBy(bound, 0), limit == 1 ? "#.." : "##.");
   }
 }
 
@@ -202,9 +202,9 @@ TEST(Mask, CustomRegionReadsHeadAndBatch) {
       attn.yield %r : i1
   })",
                           1, {0, 0, 0}, 3);
-  EXPECT_EQ(seenBy(bound, 0, 0), "xxx");
-  EXPECT_EQ(seenBy(bound, 0, 1), ".xx");
-  EXPECT_EQ(seenBy(bound, 0, 2), "..x");
+  EXPECT_EQ(seenBy(bound, 0, 0), "###");
+  EXPECT_EQ(seenBy(bound, 0, 1), ".##");
+  EXPECT_EQ(seenBy(bound, 0, 2), "..#");
 }
 
 } // namespace

@@ -79,7 +79,7 @@ Bound weightsOf(const std::string &clauses, int64_t queries, const std::vector<d
 std::string seenBy(Bound &bound, int64_t query, int64_t head) {
   std::string text;
   for (double weight : bound.row(0, query, head).output)
-    text += weight != 0 ? 'x' : '.';
+    text += weight != 0 ? '#' : '.';
   return text;
 }
 

@@ -55,7 +55,7 @@ Bound weightsOf(const std::string &clauses, int64_t queries, const std::vector<d
                 int64_t heads = 1, const std::string &args = "",
                 const std::string &parameters = "");
 
-/// "x" for each key with a weight, "." for the others.
+/// "#" for each key with a weight, "." for the others.
 std::string seenBy(Bound &bound, int64_t query, int64_t head = 0);
 
 } // namespace llmopt::reference
