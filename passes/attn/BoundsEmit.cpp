@@ -117,6 +117,23 @@ Value TileWalk::runEnd(Value tile) {
   return k.max(tile, k.floorDiv(frontier, keys));
 }
 
+Value TileWalk::visibleEnd(Value tile) {
+  // As in runEnd: as many passes as intervals reach the end of any chain of them.
+  Value frontier = k.add(tile, k.idx(1)); // the first tile beyond the run
+  for (size_t pass = 0; pass < may.size(); ++pass) {
+    for (const Ends &ends : may) {
+      if (ends.stride)
+        continue;
+      Value some = k.cmp(Pred::slt, ends.lo, ends.hi);
+      Value touches = k.cmp(Pred::sle, k.floorDiv(ends.lo, keys), frontier);
+      Value end = k.floorDiv(k.add(ends.hi, k.idx(keys - 1)), keys);
+      Value extends = arith::AndIOp::create(k.b, k.loc, some, touches);
+      frontier = k.select(extends, k.max(frontier, end), frontier);
+    }
+  }
+  return frontier;
+}
+
 /// a - b * floor(a / b) for b >= 1, of a signed a.
 Value TileWalk::floorMod(OpBuilder &b, Value value, Value divisor) {
   Value rest = arith::RemSIOp::create(b, k.loc, value, divisor);

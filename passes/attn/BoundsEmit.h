@@ -22,6 +22,9 @@ public:
   mlir::Value next(mlir::Value tile);
   /// End of the run of SURELY visible tiles that begins at `tile`; `tile` if there is none.
   mlir::Value runEnd(mlir::Value tile);
+  /// End of the run of tiles that MAY hold a visible key and that begins at `tile`, one of
+  /// them. A thinned interval adds no tile beyond the first.
+  mlir::Value visibleEnd(mlir::Value tile);
   /// i1 for key `key` (index): it MAY be visible to some row.
   mlir::Value mayContain(mlir::OpBuilder &builder, mlir::Value key);
   mlir::Value none() { return noTile; }

@@ -42,6 +42,7 @@ Schedule llmopt::chooseCudaSchedule(const ScheduleRequest &request,
   Schedule schedule;
   schedule.batchInvariant = request.batchInvariant;
   schedule.warps = kWarps;
+  schedule.oneLoop = true;
   bool tensor = request.elementBytes == 2;
   // As many rows as make the products of a tile (4 operations for each element of K and V)
   // take as long as reading it; half, since the second-level cache serves repeated reads.

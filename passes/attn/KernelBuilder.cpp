@@ -78,6 +78,14 @@ Value KernelBuilder::called(StringRef name, Value value) {
   return value;
 }
 
+Value KernelBuilder::noted(StringRef note, Value value) {
+  Operation *op = value.getDefiningOp();
+  if (auto argument = dyn_cast<BlockArgument>(value))
+    op = argument.getOwner()->getParentOp();
+  op->setAttr(tile::kNoteAttr, StringAttr::get(op->getContext(), note));
+  return value;
+}
+
 void KernelBuilder::finish() { func::ReturnOp::create(b, loc); }
 
 Value KernelBuilder::slot(int buffer, SlotKind kind, unsigned dim) {

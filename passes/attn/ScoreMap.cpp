@@ -159,16 +159,30 @@ Value ScoreMap::hide(Value score, Value keyBegin) {
   return arith::SelectOp::create(region, k.loc, visible, score, hidden);
 }
 
-Value ScoreMap::build(Value products, Value keyBegin) {
-  Value raw = input(products);
+/// The element of `tile`, which the map is about.
+Value ScoreMap::begin(Value tile) {
+  Value element = input(tile);
   if (slices > 1)
-    moveToSlice(cast<RankedTensorType>(products.getType()));
-  Value score = modify(raw);
-  if (keyBegin)
-    score = hide(score, keyBegin);
+    moveToSlice(cast<RankedTensorType>(tile.getType()));
+  return element;
+}
+
+Value ScoreMap::finish(Type type, Value score) {
   tile::YieldOp::create(region, k.loc, ValueRange{score});
-  auto map = tile::MapOp::create(k.b, k.loc, TypeRange{products.getType()}, inputs, ArrayAttr());
+  auto map = tile::MapOp::create(k.b, k.loc, TypeRange{type}, inputs, ArrayAttr());
   map.getBody().push_back(block);
   block = nullptr;
   return map.getResult(0);
+}
+
+Value ScoreMap::build(Value products, Value keyBegin) {
+  Value score = modify(begin(products));
+  if (keyBegin)
+    score = hide(score, keyBegin);
+  return KernelBuilder::noted("Scale and modifications, in units of log 2.",
+                              finish(products.getType(), score));
+}
+
+Value ScoreMap::buildMask(Value scores, Value keyBegin) {
+  return finish(scores.getType(), hide(begin(scores), keyBegin));
 }

@@ -93,6 +93,8 @@ LogicalResult Printer::block(Block &block) {
 
 LogicalResult Printer::operation(Operation *op) {
   w.place = op->getLoc();
+  if (auto note = op->getAttrOfType<StringAttr>(tile::kNoteAttr))
+    w.note(note.getValue());
   return llvm::TypeSwitch<Operation *, LogicalResult>(op)
       .Case<func::ReturnOp, scf::YieldOp, scf::ConditionOp, tile::YieldOp>(
           [](auto) { return success(); })

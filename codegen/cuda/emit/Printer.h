@@ -38,6 +38,7 @@ private:
   mlir::LogicalResult print(mlir::scf::ForOp loop);
   mlir::LogicalResult print(mlir::scf::WhileOp loop);
   mlir::LogicalResult print(mlir::scf::IfOp branch);
+  bool changesInPlace(mlir::scf::IfOp branch, unsigned result);
   /// Variables that `targets` get, from `sources`, at `at`.
   void carry(mlir::ValueRange targets, mlir::ValueRange sources, mlir::Operation *at);
   void assign(mlir::ValueRange targets, mlir::ValueRange sources);
@@ -108,7 +109,8 @@ private:
   Writer w;
   Lines result;
   llvm::DenseMap<mlir::Value, Expression> bound;
-  llvm::DenseMap<mlir::Value, std::string> variables;               ///< of tiles in registers
+  llvm::DenseMap<mlir::Value, std::string> variables; ///< of tiles in registers
+  llvm::DenseMap<mlir::Value, std::string> places;    ///< variables that tiles to come are put in
   std::vector<std::pair<std::string, std::string>> threadConstants; ///< name, expression
 };
 

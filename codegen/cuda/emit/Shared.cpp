@@ -46,9 +46,7 @@ std::string Printer::slotOf(Value buffer, Value slot, int64_t ahead) {
 LogicalResult Printer::print(tile::CopyAsyncOp copy) {
   auto buffer = cast<MemRefType>(copy.getBuffer().getType());
   tile::SharedAttr layout = layoutOfBuffer(copy.getBuffer());
-  Layout rows = layoutOf(copy.getRows());
-  int64_t lanes =
-      rows.lanes.empty() || rows.lanes[0].dim != LayoutDim::Replica ? 1 : rows.lanes[0].extent;
+  int64_t lanes = lanesOfRow(layoutOf(copy.getRows()));
   std::string element = typeName(buffer.getElementType());
   std::string from = use(copy.getBase()).text, stride = "1", columns;
   if (copy.getStride())
@@ -130,10 +128,8 @@ LogicalResult Printer::print(tile::ConvertOp convert) {
   RankedTensorType type = typeOf(to);
   std::string source = use(from).text, element = typeName(type.getElementType());
   std::string variable = declare(to);
-  int64_t depth = llvm::divideCeil(type.getDimSize(1), 16);
-  bool narrow = type.getElementType().isF16() || type.getElementType().isBF16();
-  if (narrow && type.getDimSize(0) % 16 == 0 &&
-      layout == tile::firstOperandLayout(type.getDimSize(0), type.getDimSize(1), warps)) {
+  if (loadsByMatrix(convert, warps)) {
+    int64_t depth = llvm::divideCeil(type.getDimSize(1), 16);
     int64_t blocks = registersOf(to) / (4 * depth);
     w.line("load_first_operand<" + Twine(blocks) + ", " + Twine(depth) + ">(" + variable + ", " +
            source + ", " + warpRow(layout) + ");");

@@ -156,6 +156,8 @@ bool Printer::diesAt(Value value, Operation *op) {
 }
 
 std::string Printer::takeOver(Value value, Value operand, Operation *op) {
+  if (auto place = places.find(value); place != places.end())
+    return variables[value] = place->second;
   bool same = operand && diesAt(operand, op) && registersOf(operand) == registersOf(value) &&
               elementName(operand) == elementName(value);
   if (!same)

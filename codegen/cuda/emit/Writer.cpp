@@ -24,6 +24,21 @@ void Writer::line(const llvm::Twine &text) {
   lines.places.push_back(place);
 }
 
+void Writer::note(llvm::StringRef text) {
+  constexpr size_t kWidth = 100;
+  if (!lines.text.empty() && !llvm::StringRef(lines.text.back()).ends_with("{"))
+    line("");
+  size_t room = kWidth - 2 * depth - 3;
+  while (text.size() > room) {
+    size_t end = text.rfind(' ', room);
+    if (end == llvm::StringRef::npos)
+      break;
+    comment(text.take_front(end));
+    text = text.drop_front(end + 1);
+  }
+  comment(text);
+}
+
 void Writer::unrolled(llvm::StringRef index, int64_t count, int64_t step) {
   line("#pragma unroll");
   open("for (int " + index + " = 0; " + index + " < " + llvm::Twine(count) + "; " +

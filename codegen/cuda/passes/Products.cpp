@@ -13,6 +13,12 @@ constexpr int64_t kResidentRegisters = 32;
 
 RankedTensorType typeOf(Value value) { return cast<RankedTensorType>(value.getType()); }
 
+/// Whether tensor cores take a tile as first operand: 16-bit floats, whole steps of rows.
+bool isFirstOperand(RankedTensorType type) {
+  bool narrow = type.getElementType().isF16() || type.getElementType().isBF16();
+  return narrow && type.getDimSize(0) % 16 == 0;
+}
+
 RankedTensorType sharedType(RankedTensorType type) {
   tile::SharedLayout layout =
       tile::SharedLayout::of(type.getDimSize(1), type.getElementType().getIntOrFloatBitWidth() / 8);
@@ -69,10 +75,18 @@ Value placeFirst(OpBuilder &b, tile::MmaOp mma, int64_t warps) {
 
 } // namespace
 
-bool cuda::onTensorCores(tile::MmaOp mma) {
-  RankedTensorType a = typeOf(mma.getA());
-  bool narrow = a.getElementType().isF16() || a.getElementType().isBF16();
-  return narrow && a.getDimSize(0) % 16 == 0;
+bool cuda::onTensorCores(tile::MmaOp mma) { return isFirstOperand(typeOf(mma.getA())); }
+
+bool cuda::loadsByMatrix(tile::ConvertOp convert, int64_t warps) {
+  RankedTensorType type = typeOf(convert.getResult());
+  return tile::sharedOf(convert.getTile()) && isFirstOperand(type) &&
+         tile::fragmentOf(convert.getResult()).getLayout() ==
+             tile::firstOperandLayout(type.getDimSize(0), type.getDimSize(1), warps);
+}
+
+int64_t cuda::lanesOfRow(const Layout &rows) {
+  bool shared = !rows.lanes.empty() && rows.lanes[0].dim == tile::LayoutDim::Replica;
+  return shared ? rows.lanes[0].extent : 1;
 }
 
 Layout cuda::accumulatorOf(tile::MmaOp mma, int64_t warps) {

@@ -10,6 +10,11 @@ namespace llmopt::cuda {
 /// True if mma.m16n8k16 does this product; else the plain units do, from shared memory.
 bool onTensorCores(tile::MmaOp mma);
 
+/// True if ldmatrix reads this tile from shared memory: a first operand of mma.m16n8k16.
+bool loadsByMatrix(tile::ConvertOp convert, int64_t warps);
+/// Neighbouring lanes that share a row of a copy, by the layout of its row addresses.
+int64_t lanesOfRow(const tile::Layout &rows);
+
 /// Layout of the product's accumulator.
 tile::Layout accumulatorOf(tile::MmaOp mma, int64_t warps);
 /// Layout of a first operand in registers (tensor cores only).

@@ -73,6 +73,8 @@ private:
     auto copy = tile::CopyAsyncOp::create(b, load.getLoc(), tile::TokenType::get(b.getContext()),
                                           load.getBase(), load.getRows(), load.getFirst(),
                                           load.getStride(), load.getLimit(), memory, zero, Value());
+    if (Attribute note = load->getAttr(tile::kNoteAttr))
+      copy->setAttr(tile::kNoteAttr, note);
     auto get = tile::GetOp::create(b, load.getLoc(), load.getType(), memory, zero, copy.getToken(),
                                    IntegerAttr());
     load.getTile().replaceAllUsesWith(get.getTile());

@@ -33,6 +33,14 @@ std::string llmopt::test::cudaProblem() {
   return nvrtc ? "" : nvrtc.status().message();
 }
 
+std::vector<CudaBuild> llmopt::test::buildForCuda(const std::string &text,
+                                                  const std::string &arch) {
+  auto module = mlir::parseSourceString<mlir::ModuleOp>(text, &testContext());
+  if (!module)
+    throw std::runtime_error("the spec does not parse: " + text);
+  return valueOf(buildCuda(specsOf(*module), valueOf(optionsFor("cuda:" + arch))));
+}
+
 Simulated::Simulated(const std::string &text, const std::string &arch)
     : module(mlir::parseSourceString<mlir::ModuleOp>(text, &testContext())) {
   if (!module)

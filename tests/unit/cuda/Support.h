@@ -1,7 +1,7 @@
 // A spec compiled for CUDA and run in the simulator.
 #pragma once
 
-#include "codegen/compile/Compile.h"
+#include "codegen/compile/CudaCompile.h"
 #include "tools/harness/Cases.h"
 #include "tools/llm-opt/Runner.h"
 
@@ -11,6 +11,9 @@ namespace llmopt::test {
 
 /// Why kernels cannot be compiled here; empty if they can.
 std::string cudaProblem();
+
+/// Every spec of the text, with what it was made by; throws as `Simulated` does.
+std::vector<CudaBuild> buildForCuda(const std::string &text, const std::string &arch);
 
 class Simulated {
 public:
