@@ -65,10 +65,11 @@ Value AttendBuilder::rowTile(Type element,
   if (rowCount > itemRows)
     row = arith::RemUIOp::create(k.b, k.loc, row, k.idx(itemRows));
   Value last = k.max(k.sub(rowsUsed, k.idx(1)), k.idx(0));
-  Value packed = k.add(firstRow, k.min(row, last));
-  Value entry = arith::DivUIOp::create(k.b, k.loc, packed, k.idx(group));
+  Value packed = KernelBuilder::called("packed_row", k.add(firstRow, k.min(row, last)));
+  Value entry =
+      KernelBuilder::called("row_entry", arith::DivUIOp::create(k.b, k.loc, packed, k.idx(group)));
   Value inGroup = k.sub(packed, k.mul(entry, k.idx(group)));
-  Value head = k.add(k.mul(kvHead, k.idx(group)), inGroup);
+  Value head = KernelBuilder::called("query_head", k.add(k.mul(kvHead, k.idx(group)), inGroup));
   Value queryIndex = k.word(BufferRole::Rows, entry, 2, WORD_OF(RowEntry, query));
   Value position =
       k.word(BufferRole::Rows, entry, 2, WORD_OF(RowEntry, position), /*isSigned=*/true);

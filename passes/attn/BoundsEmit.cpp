@@ -10,9 +10,9 @@ TileWalk::TileWalk(KernelBuilder &k, const attn::MaskBounds &bounds, Range range
     : k(k), keys(keys), keyBegin(range.keyBegin), keyEnd(range.keyEnd),
       noTile(k.idx(attn::kUnbounded)) {
   for (const attn::Interval &interval : bounds.may.intervals)
-    may.push_back(evaluate(interval, range));
+    may.push_back(named("may", evaluate(interval, range)));
   for (const attn::Interval &interval : bounds.surely.intervals)
-    surely.push_back(evaluate(interval, range));
+    surely.push_back(named("sure", evaluate(interval, range)));
 }
 
 TileWalk::Ends TileWalk::evaluate(const attn::Interval &interval, const Range &range) {
@@ -24,6 +24,12 @@ TileWalk::Ends TileWalk::evaluate(const attn::Interval &interval, const Range &r
     ends.phase = emit(interval.thinning->phase, range);
     ends.width = emit(interval.thinning->width, range);
   }
+  return ends;
+}
+
+TileWalk::Ends TileWalk::named(const std::string &set, Ends ends) {
+  KernelBuilder::called(set + "_begin", ends.lo);
+  KernelBuilder::called(set + "_end", ends.hi);
   return ends;
 }
 

@@ -34,6 +34,8 @@ private:
     mlir::Value lo, hi, stride, phase, width; ///< stride null: every key
   };
   Ends evaluate(const attn::Interval &interval, const Range &range);
+  /// With names of their own in printed text.
+  static Ends named(const std::string &set, Ends ends);
   mlir::Value emit(const attn::BoundExpr &expr, const Range &range);
   mlir::Value floorMod(mlir::OpBuilder &b, mlir::Value value, mlir::Value divisor);
   mlir::Value guardedDiv(attn::BoundExprKind kind, mlir::Value a, mlir::Value b);

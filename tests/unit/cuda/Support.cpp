@@ -1,6 +1,7 @@
 #include "tests/unit/cuda/Support.h"
 
 #include "codegen/cuda/nvrtc/Nvrtc.h"
+#include "tools/llm-opt/Prepare.h"
 
 #include "mlir/Parser/Parser.h"
 
@@ -53,6 +54,13 @@ Simulated::Simulated(const std::string &text, const std::string &arch)
 }
 
 llvm::Error Simulated::run(harness::Call &call) { return runner->run(call); }
+
+harness::Call Simulated::run(const harness::Shape &shape, cli::RunFigures &figures) {
+  cli::PreparedCall ready = valueOf(cli::prepareCall(spec, shape));
+  if (llvm::Error error = runner->run(ready.call, &figures))
+    throw std::runtime_error(llvm::toString(std::move(error)));
+  return std::move(ready.call);
+}
 
 void Simulated::verify(const harness::Shape &shape) {
   harness::Call call = valueOf(harness::generate(spec, shape));

@@ -22,6 +22,8 @@ public:
 
   /// Runs the call and fills its outputs.
   llvm::Error run(harness::Call &call);
+  /// A call of about this shape, run, with what was planned and counted.
+  harness::Call run(const harness::Shape &shape, cli::RunFigures &figures);
   /// Compares a call of this shape with the oracle: adds a test failure on a miss.
   void verify(const harness::Shape &shape);
   void verify(const harness::Case &c);
