@@ -116,8 +116,12 @@ llvm::Error llmopt::addCudaKernels(llvm::MutableArrayRef<CudaBuild> builds,
     for (size_t i = 0; i < build.texts.size(); ++i)
       places.push_back({&build, i});
   // What takes longest first, so that no thread begins it when the others are done.
-  llvm::stable_sort(places, [](const Place &a, const Place &b) {
-    return a.build->texts[a.kernel].implied.products > b.build->texts[b.kernel].implied.products;
+  llvm::sort(places, [](const Place &a, const Place &b) {
+    auto rank = [](const Place &place) {
+      return std::tuple(-place.build->texts[place.kernel].implied.products, place.build,
+                        place.kernel);
+    };
+    return rank(a) < rank(b);
   });
   std::vector<cuda::KernelSource> sources;
   for (const Place &place : places) {

@@ -184,9 +184,12 @@ AttendBuilder::State AttendBuilder::foldSlices(State state) {
   Value alpha = KernelBuilder::called(
       "alpha", k.map(columnF32(), {state.m, top},
                      [&](OpBuilder &b, ValueRange x, Value, Value) { return weight(b, x); }));
-  State whole{fold(tile::Combiner::Sum, scaled(state.acc, alpha), itemRows),
-              fold(tile::Combiner::Max, state.m, itemRows),
-              fold(tile::Combiner::Sum, scaled(state.l, alpha), itemRows)};
+  auto folded = [&](StringRef name, tile::Combiner combiner, Value tile) {
+    return KernelBuilder::called(name, fold(combiner, tile, itemRows));
+  };
+  State whole{folded("acc_all", tile::Combiner::Sum, scaled(state.acc, alpha)),
+              folded("m_all", tile::Combiner::Max, state.m),
+              folded("l_all", tile::Combiner::Sum, scaled(state.l, alpha))};
   rowCount = itemRows; // what follows is about the item's rows
   for (auto &[buffer, value] : rows.perHead)
     if (k.signature.buffers[buffer].role == BufferRole::SinkLogit)
@@ -220,7 +223,7 @@ Value AttendBuilder::normalise(State state, bool withSink) {
 }
 
 void AttendBuilder::store(State state) {
-  Value direct = k.cmp(Pred::slt, partialSlot, k.idx(0));
+  Value direct = KernelBuilder::called("is_whole", k.cmp(Pred::slt, partialSlot, k.idx(0)));
   bool hasSink = k.signature.findBuffer(BufferRole::SinkLogit) >= 0;
   Value partial = KernelBuilder::noted("acc / l, and 0 for rows that saw no key.",
                                        KernelBuilder::called("o", normalise(state, false)));
@@ -258,7 +261,7 @@ void AttendBuilder::store(State state) {
         Value());
 
   // Partials: consecutive rows from the item's slot on.
-  Value count = k.select(direct, k.idx(0), rowsUsed);
+  Value count = KernelBuilder::called("partial_count", k.select(direct, k.idx(0), rowsUsed));
   auto partialRows = [&](int64_t width) {
     RankedTensorType type = column(k.b.getI64Type());
     Value rows = tile::StridedRowsOp::create(k.b, k.loc, type, k.mul(partialSlot, k.idx(width)),

@@ -197,6 +197,8 @@ SmallVector<Value> AttendBuilder::turnOfOneLoop(TileWalk &walk, ValueRange carri
         KernelBuilder::noted("The tiles of a run. The copies for the next one are begun as soon "
                              "as those of this one have come.",
                              u);
+        u.setLoc(k.named("tile"));
+        Value(s[3]).setLoc(k.named("predicated"));
         Value partial = KernelBuilder::called("partial", k.cmp(Pred::eq, walk.runEnd(u), u));
         State next = step(u, {s[0], s[1], s[2]}, &walk, partial);
         Value one = k.select(partial, k.idx(1), k.idx(0));
@@ -229,8 +231,11 @@ AttendBuilder::State AttendBuilder::walkKeys() {
   auto loop = scf::WhileOp::create(k.b, k.loc, types, init);
   KernelBuilder::noted("Runs of neighbouring tiles that hold a key which some row may see.",
                        loop.getResult(0));
+  // Masks that depend on data take addresses from V by the scores, which no copy can run
+  // ahead of.
+  bool together = oneLoop && !hidesByData();
   SmallVector<Location> locs;
-  for (StringRef name : {"tile", "acc", "m", "l", "visited", "predicated"})
+  for (StringRef name : {together ? "run" : "tile", "acc", "m", "l", "visited", "predicated"})
     locs.push_back(k.named(name));
   OpBuilder::InsertionGuard guard(k.b);
   Block *before = k.b.createBlock(&loop.getBefore(), {}, types, locs);
@@ -238,8 +243,6 @@ AttendBuilder::State AttendBuilder::walkKeys() {
   scf::ConditionOp::create(k.b, k.loc, more, before->getArguments());
 
   Block *body = k.b.createBlock(&loop.getAfter(), {}, types, locs);
-  // Data-dependent masks take addresses from V by the scores, which no copy can run ahead of.
-  bool together = oneLoop && !hidesByData();
   scf::YieldOp::create(k.b, k.loc,
                        together ? turnOfOneLoop(walk, body->getArguments())
                                 : turnOfTwoLoops(walk, body->getArguments()));

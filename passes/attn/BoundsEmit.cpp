@@ -87,7 +87,7 @@ Value TileWalk::next(Value tile) {
   Value first = k.mul(tile, k.idx(keys));
   Value best = noTile;
   for (const Ends &ends : may) {
-    Value key = k.max(ends.lo, first);
+    Value key = KernelBuilder::called("next_key", k.max(ends.lo, first));
     Value some = k.cmp(Pred::slt, key, ends.hi);
     if (ends.stride) {
       Value rest = guardedDiv(BoundExprKind::FloorMod, k.sub(key, ends.phase), ends.stride);

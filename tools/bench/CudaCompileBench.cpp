@@ -66,7 +66,7 @@ private:
     std::unique_ptr<SpecFile> file = SpecFile::parse(spec, "bench");
     if (!file)
       return llvm::createStringError("the benchmark's spec does not parse");
-    llvm::Expected<CompileOptions> options = optionsFor("cuda:" + arch);
+    llvm::Expected<CompileOptions> options = llmopt::optionsFor("cuda:" + arch);
     if (!options)
       return options.takeError();
     llvm::Expected<CudaBuild> build = buildCudaText(file->specs().front(), *options);
@@ -149,7 +149,7 @@ llvm::Error Bench::threads() {
 /// A new process' first look-up of a program that is on disk.
 llvm::Error Bench::disk() {
   std::unique_ptr<SpecFile> file = SpecFile::parse(specText(128, "decode"), "bench");
-  llvm::Expected<CompileOptions> options = optionsFor("cuda:sm_80");
+  llvm::Expected<CompileOptions> options = llmopt::optionsFor("cuda:sm_80");
   if (!file || !options)
     return options ? llvm::createStringError("the spec does not parse") : options.takeError();
   llvm::Expected<bundle::Program> program = compileSpec(file->specs().front(), *options);
@@ -191,7 +191,7 @@ llvm::Error Bench::model(const std::string &path) {
         auto imported = importer::importHuggingFace(
             {reinterpret_cast<const char *>(config->data()), config->size()}, path);
         std::unique_ptr<SpecFile> file = imported ? SpecFile::parse(imported->ir, path) : nullptr;
-        llvm::Expected<CompileOptions> options = optionsFor("cuda:sm_80");
+        llvm::Expected<CompileOptions> options = llmopt::optionsFor("cuda:sm_80");
         if (!file || !options) {
           failure = llvm::joinErrors(std::move(failure), llvm::createStringError("no specs"));
           llvm::consumeError(options.takeError());

@@ -235,7 +235,7 @@ int explainCommand(int argc, char **argv) {
   app.add_flag("--json", options.json, "print JSON");
   if (std::optional<int> code = parseOptions(app, argc, argv))
     return *code;
-  llvm::Expected<CompileOptions> target = optionsFor(options.target);
+  llvm::Expected<CompileOptions> target = llmopt::optionsFor(options.target);
   if (!target)
     return fail("explain", target.takeError());
   for (const char *shape : {"--queries", "--keys", "--sequences"})

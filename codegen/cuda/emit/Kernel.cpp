@@ -107,7 +107,8 @@ LogicalResult Printer::operation(Operation *op) {
         if (!offset)
           return success(); // nothing uses it
         std::string variable = name(alloca, "buffer") + "_at";
-        w.line("const u32 " + variable + " = shared + " + Twine(offset.getInt()) + ";");
+        std::string place = offset.getInt() ? " + " + std::to_string(offset.getInt()) : "";
+        w.line("const u32 " + variable + " = shared" + place + ";");
         bound[alloca] = {variable};
         return success();
       })

@@ -227,11 +227,17 @@ LogicalResult Printer::print(tile::FoldOp fold) {
   std::string copies = isFirstCopy(from);
   if (!copies.empty())
     w.open("if (" + copies + ")");
-  forEachRegister(from, 1, [&](const Expression &index) {
+  bool pairs = !from.registers.empty() && from.registers[0].dim == LayoutDim::Column &&
+               from.registers[0].stride == 1 && from.registers[0].extent % 2 == 0 &&
+               type.getDimSize(1) % 2 == 0;
+  forEachRegister(from, pairs ? 2 : 1, [&](const Expression &index) {
     std::string condition = inside(type, from, index);
+    std::string values = element(fold.getTile(), index).text;
+    if (pairs)
+      values += ", " + element(fold.getTile(), sum(index, number(1))).text;
     w.line((condition.empty() ? "" : "if (" + condition + ") ") +
            "store_shared(element_at<float>(" + scratch + ", " + rowOf(from, index) + ", " +
-           columnOf(from, index) + "), " + element(fold.getTile(), index).text + ");");
+           columnOf(from, index) + "), " + values + ");");
   });
   if (!copies.empty())
     w.close();
@@ -249,9 +255,12 @@ LogicalResult Printer::print(tile::FoldOp fold) {
     if (typeOf(fold.getResult()).getDimSize(0) != slice)
       row = "(" + row + ") % " + std::to_string(slice);
     w.unrolled("slice", fold.getSlices());
+    // A slice of whole turns of the rows' chunks begins where a tile could.
+    std::string place = slice % 8 == 0
+                            ? scratch + ".from_row(slice * " + std::to_string(slice) + "), " + row
+                            : scratch + ", slice * " + std::to_string(slice) + " + " + row;
     w.line(result + " = " + combineName(isMax) + "::apply(" + result +
-           ", load_shared<float>(element_at<float>(" + scratch + ", slice * " + Twine(slice) +
-           " + " + row + ", " + columnOf(to, index) + ")));");
+           ", load_shared<float>(element_at<float>(" + place + ", " + columnOf(to, index) + ")));");
     w.close();
     if (!condition.empty())
       w.close();

@@ -14,7 +14,7 @@ namespace {
 RankedTensorType typeOf(Value tile) { return cast<RankedTensorType>(tile.getType()); }
 
 /// Longer expressions get a name also if they are used once.
-constexpr size_t kInlineLength = 48;
+constexpr size_t kInlineLength = 48, kYieldLength = 80;
 
 } // namespace
 
@@ -44,8 +44,11 @@ void Printer::define(Value value, Expression expression) {
               value.getUses().begin()->getOwner()->getBlock() == value.getParentBlock();
   bool inRegion = isa_and_nonnull<tile::MapOp>(value.getParentBlock()->getParentOp());
   bool atom = expression.binds == Precedence::Atom && !isCall && !named && (!isLoad || inRegion);
-  if (!named && ((atom && expression.text.size() < 24) ||
-                 (here && expression.text.size() <= kInlineLength))) {
+  // What a map yields stands right in the assignment.
+  bool yields = here && isa<tile::YieldOp>(*value.user_begin());
+  size_t most = yields ? kYieldLength : kInlineLength;
+  if (!named &&
+      ((atom && expression.text.size() < 24) || (here && expression.text.size() <= most))) {
     bound[value] = expression;
     return;
   }
@@ -203,7 +206,10 @@ Expression Printer::threadPart(const Layout &layout, LayoutDim dim) {
   for (auto &[known, expression] : threadConstants)
     if (expression == text.text)
       return {known};
-  std::string variable = names.fresh(dim == LayoutDim::Row ? "first_row" : "first_column");
+  bool copies = !layout.lanes.empty() && layout.lanes[0].dim == LayoutDim::Replica;
+  std::string variable = names.fresh(dim == LayoutDim::Column ? "my_column"
+                                     : copies                 ? "my_copy_row"
+                                                              : "my_row");
   threadConstants.push_back({variable, text.text});
   return {variable};
 }

@@ -149,13 +149,16 @@ private:
   Value before(Staged &staged, int64_t ahead) {
     OpBuilder b(loop);
     Value iteration = at(b, loop.getLowerBound(), ahead);
-    Value more = arith::CmpIOp::create(b, loop.getLoc(), arith::CmpIPredicate::slt, iteration,
+    Value more = arith::CmpIOp::create(b, named("any"), arith::CmpIPredicate::slt, iteration,
                                        loop.getUpperBound());
     note(more, "Begin the copy of " + nameOf(staged) + " for " +
                    (ahead == 0 ? "the first tile." : "tile " + std::to_string(ahead + 1) + "."));
     return clone(b, staged, iteration, loop.getLowerBound(), ahead, more);
   }
 
+  Location named(StringRef name) {
+    return NameLoc::get(StringAttr::get(loop.getContext(), name), loop.getLoc());
+  }
   static void note(Value value, const std::string &text) {
     value.getDefiningOp()->setAttr(tile::kNoteAttr, StringAttr::get(value.getContext(), text));
   }
@@ -169,7 +172,7 @@ private:
     OpBuilder b(carried.getContext());
     b.setInsertionPointAfter(staged.get);
     Value iteration = at(b, carried.getInductionVar(), stages - 1);
-    Value more = arith::CmpIOp::create(b, loop.getLoc(), arith::CmpIPredicate::slt, iteration,
+    Value more = arith::CmpIOp::create(b, named("more"), arith::CmpIPredicate::slt, iteration,
                                        carried.getUpperBound());
     return clone(b, staged, iteration, carried.getInductionVar(), stages - 1, more);
   }

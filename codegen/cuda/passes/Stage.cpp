@@ -36,7 +36,8 @@ public:
       else if (auto columns = dyn_cast<tile::ReduceColumnsOp>(op))
         addScratch(columns);
       else if (auto fold = dyn_cast<tile::FoldOp>(op))
-        fold.getScratchMutable().assign(buffer(fold.getTile(), "fold"));
+        fold.getScratchMutable().assign(
+            buffer(fold.getTile(), ("fold_" + nameOf(fold.getTile(), "tile")).str()));
     }
     function.walk([&](Block *block) { beginEarly(block); });
   }
