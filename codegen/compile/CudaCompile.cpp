@@ -32,7 +32,7 @@ std::string headOf(func::FuncOp function, const KernelName &kernel, const Schedu
     head += "// Tile: " + std::to_string(kernel.rows) +
             " packed rows (query, head of the group) x " + std::to_string(kernel.keys) + " keys";
     if (kernel.slices > 1)
-      head += ", the keys in " + std::to_string(kernel.slices) +
+      head += ",\n// in " + std::to_string(kernel.slices) +
               " slices with a softmax state each, folded at the end of an item";
     head += ".\n";
   }
@@ -40,7 +40,7 @@ std::string headOf(func::FuncOp function, const KernelName &kernel, const Schedu
           " bytes of shared memory";
   if (kernel.kind == bundle::KernelKind::Attend)
     head += ", " + std::to_string(shape.stages) + " tiles of keys under way";
-  head += ". Block w takes the work items of worker w.\n";
+  head += ".\n// Block w takes the work items of worker w.\n";
   return head;
 }
 

@@ -65,7 +65,8 @@ Value AttendBuilder::rowTile(Type element,
   if (rowCount > itemRows)
     row = arith::RemUIOp::create(k.b, k.loc, row, k.idx(itemRows));
   Value last = k.max(k.sub(rowsUsed, k.idx(1)), k.idx(0));
-  Value packed = KernelBuilder::called("packed_row", k.add(firstRow, k.min(row, last)));
+  Value packed = KernelBuilder::called(
+      "packed_row", k.add(firstRow, KernelBuilder::called("item_row", k.min(row, last))));
   Value entry =
       KernelBuilder::called("row_entry", arith::DivUIOp::create(k.b, k.loc, packed, k.idx(group)));
   Value inGroup = k.sub(packed, k.mul(entry, k.idx(group)));
@@ -282,7 +283,8 @@ void AttendBuilder::emitItem(Value item) {
   store(foldSlices(walkKeys()));
   Value counters = k.pointer(BufferRole::Counters);
   auto count = [&](unsigned which, Value amount) {
-    Value place = k.add(k.mul(k.worker(), k.idx(2)), k.idx(which));
+    Value place =
+        k.add(KernelBuilder::called("counters_at", k.mul(k.worker(), k.idx(2))), k.idx(which));
     Value old = memref::LoadOp::create(k.b, k.loc, counters, place);
     Value wide = arith::IndexCastOp::create(k.b, k.loc, k.b.getI64Type(), amount);
     memref::StoreOp::create(k.b, k.loc, arith::AddIOp::create(k.b, k.loc, old, wide), counters,

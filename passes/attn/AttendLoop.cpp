@@ -70,7 +70,8 @@ Value AttendBuilder::onlySeen(Value addresses, Value scores) {
 SmallVector<Value> AttendBuilder::weight(OpBuilder &b, ValueRange x) {
   Value hidden = constant(b, -INFINITY);
   Value unseen = arith::CmpFOp::create(b, k.loc, arith::CmpFPredicate::OEQ, x[1], hidden);
-  Value base = arith::SelectOp::create(b, k.loc, unseen, constant(b, 0), x[1]);
+  Value base = KernelBuilder::called(
+      "base", arith::SelectOp::create(b, k.loc, unseen, constant(b, 0), x[1]));
   Value shifted = arith::SubFOp::create(b, k.loc, x[0], base);
   return {math::Exp2Op::create(b, k.loc, shifted)};
 }
@@ -209,15 +210,17 @@ SmallVector<Value> AttendBuilder::turnOfOneLoop(TileWalk &walk, ValueRange carri
 }
 
 AttendBuilder::State AttendBuilder::walkKeys() {
-  auto position = [&](Value packed) {
+  auto position = [&](StringRef name, Value packed) {
     Value entry = arith::DivUIOp::create(k.b, k.loc, packed, k.idx(group));
-    return k.word(BufferRole::Rows, entry, 2, unsigned(offsetof(bundle::RowEntry, position) / 4),
-                  /*isSigned=*/true);
+    Value found =
+        k.word(BufferRole::Rows, entry, 2, unsigned(offsetof(bundle::RowEntry, position) / 4),
+               /*isSigned=*/true);
+    return KernelBuilder::called(name, found);
   };
   Value last = k.add(firstRow, k.max(k.sub(rowsUsed, k.idx(1)), k.idx(0)));
   TileWalk walk(k, bounds,
-                {position(firstRow), position(last), queryLen, keyLen, keyBegin, keyEnd,
-                 [&](unsigned scalar) { return perHeadRange(scalar); }},
+                {position("first_position", firstRow), position("last_position", last), queryLen,
+                 keyLen, keyBegin, keyEnd, [&](unsigned scalar) { return perHeadRange(scalar); }},
                 keys);
 
   Value zero = k.idx(0);

@@ -97,7 +97,8 @@ Value TileWalk::next(Value tile) {
       Value any = k.cmp(Pred::sgt, ends.width, k.idx(0));
       some = arith::AndIOp::create(k.b, k.loc, some, any);
     }
-    best = k.min(best, k.select(some, k.floorDiv(key, keys), noTile));
+    best = k.min(best,
+                 KernelBuilder::called("next_tile", k.select(some, k.floorDiv(key, keys), noTile)));
   }
   return best;
 }
@@ -105,7 +106,7 @@ Value TileWalk::next(Value tile) {
 Value TileWalk::runEnd(Value tile) {
   // Walk a frontier through the intervals: each pass extends it through every interval
   // that holds it, so as many passes as intervals reach the end of any chain of them.
-  Value first = k.mul(tile, k.idx(keys));
+  Value first = KernelBuilder::called("first_key", k.mul(tile, k.idx(keys)));
   Value frontier = first;
   for (size_t pass = 0; pass < surely.size(); ++pass) {
     for (const Ends &ends : surely) {
@@ -117,7 +118,7 @@ Value TileWalk::runEnd(Value tile) {
         inside = arith::AndIOp::create(k.b, k.loc, inside, thick);
         hi = k.select(whole, hi, k.min(hi, k.add(k.sub(frontier, rest), ends.width)));
       }
-      frontier = k.select(inside, k.max(frontier, hi), frontier);
+      frontier = KernelBuilder::called("sure_to", k.select(inside, k.max(frontier, hi), frontier));
     }
   }
   return k.max(tile, k.floorDiv(frontier, keys));

@@ -28,7 +28,7 @@ void ScoreMap::moveToSlice(RankedTensorType products) {
   Value slice =
       arith::DivUIOp::create(region, k.loc, row, constant(products.getDimSize(0) / slices));
   Value skipped = arith::MulIOp::create(region, k.loc, slice, constant(products.getDimSize(1)));
-  key = arith::AddIOp::create(region, k.loc, key, skipped);
+  key = arith::AddIOp::create(region, k.named("slice_key"), key, skipped);
 }
 
 ScoreMap::~ScoreMap() { delete block; }
@@ -154,7 +154,7 @@ Value ScoreMap::hide(Value score, Value keyBegin) {
   Value below = arith::CmpIOp::create(region, k.loc, Pred::slt, key, end);
   Value visible = arith::AndIOp::create(region, k.loc, above, below);
   if (attn::MaskAttrInterface mask = op.getMaskInterface())
-    visible = arith::AndIOp::create(region, k.loc, visible, mask.emitPredicate(*this));
+    visible = arith::AndIOp::create(region, k.named("visible"), visible, mask.emitPredicate(*this));
   Value hidden = arith::ConstantOp::create(region, k.loc, region.getF32FloatAttr(-INFINITY));
   return arith::SelectOp::create(region, k.loc, visible, score, hidden);
 }

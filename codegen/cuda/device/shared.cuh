@@ -74,6 +74,16 @@ __device__ __forceinline__ void load_chunk(float (&x)[N], u32 address) {
     x[i] = word_to_f32<T>(words[i * 4 / N], i % (N / 4));
 }
 
+// 16 bytes of shared memory to memory.
+__device__ __forceinline__ void store_chunk(void *to, u32 address) {
+  uint4 words;
+  asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(words.x), "=r"(words.y), "=r"(words.z), "=r"(words.w)
+               : "r"(address)
+               : "memory");
+  *static_cast<uint4 *>(to) = words;
+}
+
 // Writes zeros around ROWS x COLUMNS elements, up to multiples of 16 of both.
 template <typename T, int ROWS, int COLUMNS, int THREADS, int PITCH, int SPAN>
 __device__ __forceinline__ void clear_padding(shared_tile<PITCH, SPAN> tile) {

@@ -69,6 +69,8 @@ private:
   mlir::LogicalResult print(tile::MmaOp mma);
   mlir::LogicalResult print(tile::FoldOp fold);
   mlir::LogicalResult print(tile::ReduceColumnsOp reduce);
+  mlir::LogicalResult printStoreFromShared(tile::StoreOp store);
+  std::string rowArray(mlir::Value rows);
   std::string slotOf(mlir::Value buffer, mlir::Value slot, int64_t ahead);
 
   // Values (Values.cpp).
@@ -80,6 +82,8 @@ private:
   /// Registers of a tile's variable.
   int64_t registersOf(mlir::Value tile);
   bool isPacked(mlir::Value tile);
+  /// f32 elements, neighbours of a row in neighbouring registers.
+  bool holdsPairs(mlir::Value tile);
   std::string elementName(mlir::Value tile);
   std::string declare(mlir::Value tile, llvm::StringRef init = "");
   /// Element `index` (of the layout's registers) of a tile.

@@ -42,6 +42,11 @@ int64_t columnLanes(const Layout &layout, LayoutDim reduced) {
   return mask;
 }
 
+StringRef nameIn(Value value) {
+  auto named = dyn_cast<NameLoc>(value.getLoc());
+  return named ? named.getName().getValue() : StringRef();
+}
+
 bool readsMemory(tile::MapOp map) {
   return map.getBody()
       .walk([](memref::LoadOp) { return WalkResult::interrupt(); })
@@ -116,6 +121,9 @@ LogicalResult Printer::print(tile::MapOp map) {
     for (Value input : map.getInputs())
       if (typeOf(input) == typeOf(result) && llvm::count(map.getInputs(), input) == 1)
         operand = operand && diesAt(operand, map) ? operand : input;
+    // A tile with a name of its own gets a variable of its own.
+    if (operand && isa<NameLoc>(result.getLoc()) && nameIn(result) != nameIn(operand))
+      operand = Value();
     bool taken = llvm::any_of(map.getResults().take_front(i), [&](Value other) {
       return operand && variables.count(operand) && variables.lookup(other) == variables[operand];
     });
@@ -227,9 +235,7 @@ LogicalResult Printer::print(tile::FoldOp fold) {
   std::string copies = isFirstCopy(from);
   if (!copies.empty())
     w.open("if (" + copies + ")");
-  bool pairs = !from.registers.empty() && from.registers[0].dim == LayoutDim::Column &&
-               from.registers[0].stride == 1 && from.registers[0].extent % 2 == 0 &&
-               type.getDimSize(1) % 2 == 0;
+  bool pairs = holdsPairs(fold.getTile()) && type.getDimSize(1) % 2 == 0;
   forEachRegister(from, pairs ? 2 : 1, [&](const Expression &index) {
     std::string condition = inside(type, from, index);
     std::string values = element(fold.getTile(), index).text;

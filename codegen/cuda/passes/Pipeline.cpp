@@ -142,7 +142,7 @@ private:
       return base;
     Location loc = loop.getLoc();
     Value steps = arith::ConstantIndexOp::create(b, loc, ahead);
-    return arith::AddIOp::create(b, loc, base,
+    return arith::AddIOp::create(b, named("later_tile"), base,
                                  b.createOrFold<arith::MulIOp>(loc, steps, loop.getStep()));
   }
 

@@ -24,6 +24,11 @@ tile::Layout firstOperandOf(tile::MmaOp mma, int64_t warps);
 /// or a `tile.convert`.
 mlir::LogicalResult placeOperands(mlir::func::FuncOp function, int64_t warps);
 
+/// Results of products on tensor cores are stored from shared memory, where a row lies in one
+/// piece: it goes out 16 bytes at a time, by a short loop. In registers each thread has pairs
+/// of many rows, and every pair would need code of its own.
+void placeStores(mlir::func::FuncOp function);
+
 /// After layouts are assigned: a warp's rows must lie in one slice.
 mlir::LogicalResult verifyProduct(tile::MmaOp mma, int64_t warps);
 

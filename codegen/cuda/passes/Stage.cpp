@@ -37,7 +37,7 @@ public:
         addScratch(columns);
       else if (auto fold = dyn_cast<tile::FoldOp>(op))
         fold.getScratchMutable().assign(
-            buffer(fold.getTile(), ("fold_" + nameOf(fold.getTile(), "tile")).str()));
+            buffer(fold.getTile(), (nameOf(fold.getResult(), "fold") + "_parts").str()));
     }
     function.walk([&](Block *block) { beginEarly(block); });
   }
