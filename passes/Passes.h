@@ -27,6 +27,7 @@ struct KernelName {
   std::string name;
   int64_t rows = 0, keys = 0; ///< tile of an attend kernel
   int64_t slices = 1;         ///< parts of a tile's keys with a softmax state of their own
+  bool oneLoop = false;       ///< full and partial tiles by one body (Schedule::oneLoop)
 };
 
 /// The kernels of a spec, in the order in which they run.

@@ -25,7 +25,19 @@ def AttnToTile : Pass<"attn-to-tile", "::mlir::ModuleOp"> {
     ```
 
     so tiles outside the mask are not visited and full tiles evaluate no mask, whatever
-    the mask. `rows` and `keys` override the schedule's tile sizes; otherwise they follow
+    the mask. With `one-loop`, a turn is a run of tiles that MAY be visible, with one body:
+
+    ```
+      e = end of the run of tiles, from t on, that MAY hold a visible key
+      for u in [t, e):        the body; the mask in a branch, taken where u is not SURELY visible
+      t = next tile from e that MAY hold a visible key
+    ```
+
+    GPUs take that: the branch costs one comparison for a tile, the code is half as long, and
+    copies that run ahead do not stop where partial tiles begin. A mask that depends on data
+    keeps two loops, since it takes addresses from V by the scores.
+
+    `rows` and `keys` override the schedule's tile sizes; otherwise they follow
     from the spec and the target's numbers (see Schedule.h), and a remark tells why.
   }];
   let options = [
@@ -33,6 +45,7 @@ def AttnToTile : Pass<"attn-to-tile", "::mlir::ModuleOp"> {
     Option<"keys", "keys", "int64_t", "0", "keys of a tile; 0: the schedule's choice">,
     ListOption<"slices", "slices", "int64_t",
                "for each of `rows`: parts of a tile's keys with a softmax state each; left out: 1">,
+    Option<"oneLoop", "one-loop", "bool", "false", "full and partial tiles by one body">,
   ];
   let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::func::FuncDialect",
     "::mlir::math::MathDialect", "::mlir::memref::MemRefDialect", "::mlir::scf::SCFDialect",

@@ -56,6 +56,7 @@ LogicalResult lowerToTile(ModuleOp module, const Schedule &schedule) {
   options.rows.assign(schedule.rows.begin(), schedule.rows.end());
   options.keys = schedule.keys;
   options.slices.assign(schedule.slices.begin(), schedule.slices.end());
+  options.oneLoop = schedule.oneLoop;
   manager.addPass(createAttnToTile(options));
   return manager.run(module);
 }
@@ -135,40 +136,38 @@ std::string irOf(Operation *op) {
   return text;
 }
 
-/// Gpu, Cuda or Ptx text of all kernels of `module`, one after another.
-llvm::Expected<std::string> cudaStageText(func::FuncOp spec, ModuleOp module,
-                                          const std::vector<KernelName> &kernels,
-                                          const Schedule &schedule, Stage stage,
-                                          const CompileOptions &options,
-                                          FirstDiagnostic &diagnostics) {
-  if (stage != Stage::Gpu && stage != Stage::Cuda && stage != Stage::Ptx)
-    return llvm::createStringError("this stage belongs to the CPU target");
-  std::vector<cuda::KernelText> texts;
+/// Cuda or Ptx text of all kernels, one after another.
+llvm::Expected<std::string> cudaStageText(func::FuncOp spec, Stage stage,
+                                          const CompileOptions &options) {
+  std::string all;
+  if (stage == Stage::Cuda) {
+    llvm::Expected<CudaBuild> build = buildCudaText(spec, options);
+    if (!build)
+      return build.takeError();
+    for (const cuda::KernelText &text : build->texts)
+      all += text.text + "\n";
+    return all;
+  }
+  llvm::Expected<bundle::Program> program = compileSpec(spec, options);
+  if (!program)
+    return program.takeError();
+  for (const bundle::Kernel &kernel : program->kernels)
+    for (uint32_t i : kernel.otherImages)
+      all.append(program->images[i].bytes.begin(), program->images[i].bytes.end());
+  return all;
+}
+
+/// The tile programs of all kernels after the GPU passes.
+llvm::Expected<std::string> gpuStageText(ModuleOp module, const std::vector<KernelName> &kernels,
+                                         const Schedule &schedule, const CompileOptions &options,
+                                         FirstDiagnostic &diagnostics) {
   std::string all;
   for (Part &part : partsOf(module, kernels)) {
-    if (stage == Stage::Gpu) {
-      if (failed(cuda::lowerToGpu(*part.module,
-                                  blockShapeFor(*part.kernel, schedule, options.cudaNumbers))))
-        return diagnostics.take("lowering to CUDA failed");
-      all += irOf(*part.module);
-      continue;
-    }
-    FailureOr<cuda::KernelText> text =
-        cudaText(*part.module, *part.kernel, schedule, options, irOf(spec));
-    if (failed(text))
+    if (failed(cuda::lowerToGpu(*part.module,
+                                blockShapeFor(*part.kernel, schedule, options.cudaNumbers))))
       return diagnostics.take("lowering to CUDA failed");
-    all += text->text + "\n";
-    texts.push_back(std::move(*text));
+    all += irOf(*part.module);
   }
-  if (stage != Stage::Ptx)
-    return all;
-  bundle::Program program;
-  if (llvm::Error error = addCudaKernels(program, schedule, kernels, texts, options))
-    return error;
-  all.clear();
-  for (const bundle::Image &image : program.images)
-    if (image.format == bundle::ImageFormat::Ptx)
-      all.append(image.bytes.begin(), image.bytes.end());
   return all;
 }
 
@@ -232,8 +231,79 @@ llvm::Expected<std::string> llmopt::specKey(func::FuncOp spec, const CompileOpti
   return kernelKey(irOf(spec), scheduleFor(*signature, options, /*remark=*/false), options);
 }
 
+llvm::Expected<CudaBuild> llmopt::buildCudaText(func::FuncOp spec, const CompileOptions &options) {
+  FirstDiagnostic diagnostics(spec.getContext());
+  OwningOpRef<ModuleOp> module = isolate(spec);
+  func::FuncOp copy = specIn(*module);
+  FailureOr<Signature> signature = Signature::of(copy);
+  if (failed(signature))
+    return diagnostics.take("this function is no spec");
+  if (failed(checkForCuda(*signature)))
+    return diagnostics.take("this spec is not for CUDA");
+  CudaBuild build;
+  build.schedule = scheduleFor(*signature, options);
+  build.program = programOf(*signature, build.schedule);
+  build.program.name = spec.getName().str();
+  build.program.target = "cuda:" + options.cudaArch;
+  build.program.ir = irOf(copy);
+  build.names = kernelsOf(*signature, spec.getName(), build.schedule);
+  if (failed(lowerToTile(*module, build.schedule)))
+    return diagnostics.take("lowering to tiles failed");
+  for (Part &part : partsOf(*module, build.names)) {
+    FailureOr<cuda::KernelText> text =
+        cudaText(*part.module, *part.kernel, build.schedule, options, build.program.ir);
+    if (failed(text))
+      return diagnostics.take("lowering to CUDA failed");
+    build.texts.push_back(std::move(*text));
+  }
+  return build;
+}
+
+llvm::Expected<std::vector<CudaBuild>> llmopt::buildCuda(llvm::ArrayRef<func::FuncOp> specs,
+                                                         const CompileOptions &options) {
+  std::vector<CudaBuild> builds;
+  for (func::FuncOp spec : specs) {
+    llvm::Expected<CudaBuild> build = buildCudaText(spec, options);
+    if (!build)
+      return build.takeError();
+    builds.push_back(std::move(*build));
+  }
+  if (llvm::Error error = addCudaKernels(builds, options))
+    return error;
+  for (CudaBuild &build : builds)
+    build.program.key = kernelKey(build.program.ir, build.schedule, options);
+  compiles += builds.size();
+  return builds;
+}
+
+llvm::Expected<std::vector<bundle::Program>>
+llmopt::compileSpecs(llvm::ArrayRef<func::FuncOp> specs, const CompileOptions &options) {
+  std::vector<bundle::Program> programs;
+  if (!options.cudaArch.empty()) {
+    llvm::Expected<std::vector<CudaBuild>> builds = buildCuda(specs, options);
+    if (!builds)
+      return builds.takeError();
+    for (CudaBuild &build : *builds)
+      programs.push_back(std::move(build.program));
+    return programs;
+  }
+  for (func::FuncOp spec : specs) {
+    llvm::Expected<bundle::Program> program = compileSpec(spec, options);
+    if (!program)
+      return program.takeError();
+    programs.push_back(std::move(*program));
+  }
+  return programs;
+}
+
 llvm::Expected<bundle::Program> llmopt::compileSpec(func::FuncOp spec,
                                                     const CompileOptions &options) {
+  if (!options.cudaArch.empty()) {
+    llvm::Expected<std::vector<bundle::Program>> programs = compileSpecs(spec, options);
+    if (!programs)
+      return programs.takeError();
+    return std::move(programs->front());
+  }
   FirstDiagnostic diagnostics(spec.getContext());
   OwningOpRef<ModuleOp> module = isolate(spec);
   func::FuncOp copy = specIn(*module);
@@ -249,22 +319,6 @@ llvm::Expected<bundle::Program> llmopt::compileSpec(func::FuncOp spec,
   if (failed(lowerToTile(*module, schedule)))
     return diagnostics.take("lowering to tiles failed");
   std::vector<Part> parts = partsOf(*module, kernels);
-  if (!options.cudaArch.empty()) {
-    program.target = "cuda:" + options.cudaArch;
-    std::vector<cuda::KernelText> texts;
-    for (Part &part : parts) {
-      FailureOr<cuda::KernelText> text =
-          cudaText(*part.module, *part.kernel, schedule, options, program.ir);
-      if (failed(text))
-        return diagnostics.take("lowering to CUDA failed");
-      texts.push_back(std::move(*text));
-    }
-    if (llvm::Error error = addCudaKernels(program, schedule, kernels, texts, options))
-      return error;
-    program.key = kernelKey(program.ir, schedule, options);
-    ++compiles;
-    return program;
-  }
   generate(parts, options);
   for (Part &part : parts) {
     if (!part.lowered)
@@ -288,6 +342,11 @@ llvm::Expected<std::string> llmopt::stageText(func::FuncOp spec, Stage stage,
                                               const CompileOptions &options) {
   if (stage == Stage::Attn)
     return irOf(spec);
+  if (stage == Stage::Cuda || stage == Stage::Ptx) {
+    if (options.cudaArch.empty())
+      return llvm::createStringError("this stage belongs to CUDA targets");
+    return cudaStageText(spec, stage, options);
+  }
   FirstDiagnostic diagnostics(spec.getContext());
   OwningOpRef<ModuleOp> module = isolate(spec);
   FailureOr<Signature> signature = Signature::of(specIn(*module));
@@ -299,8 +358,10 @@ llvm::Expected<std::string> llmopt::stageText(func::FuncOp spec, Stage stage,
     return diagnostics.take("lowering to tiles failed");
   if (stage == Stage::Tile)
     return irOf(*module);
-  if (!options.cudaArch.empty())
-    return cudaStageText(spec, *module, kernels, schedule, stage, options, diagnostics);
+  if ((stage == Stage::Gpu) != !options.cudaArch.empty())
+    return llvm::createStringError("this stage belongs to another target");
+  if (stage == Stage::Gpu)
+    return gpuStageText(*module, kernels, schedule, options, diagnostics);
   if (stage == Stage::Vector) {
     PassManager manager(module->getContext());
     cpu::buildTileToVectorPipeline(manager, options.cpu.allFeatures());

@@ -46,6 +46,10 @@ llvm::Expected<std::string> specKey(mlir::func::FuncOp spec, const CompileOption
 /// go to the context's handler; the error repeats the first of them.
 llvm::Expected<bundle::Program> compileSpec(mlir::func::FuncOp spec, const CompileOptions &options);
 
+/// All of these specs, as `compileSpec` does one; on CUDA their kernels are compiled at a time.
+llvm::Expected<std::vector<bundle::Program>> compileSpecs(llvm::ArrayRef<mlir::func::FuncOp> specs,
+                                                          const CompileOptions &options);
+
 /// The text of a stage of a spec function.
 llvm::Expected<std::string> stageText(mlir::func::FuncOp spec, Stage stage,
                                       const CompileOptions &options);

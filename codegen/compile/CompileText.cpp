@@ -52,16 +52,12 @@ StatusOr<std::vector<bundle::Program>> llmopt::compileText(std::string_view text
   llvm::Expected<CompileOptions> options = optionsFor(llvm::StringRef(target));
   if (!options)
     return failed(llvm::toString(options.takeError()));
-  std::vector<bundle::Program> programs;
-  for (mlir::func::FuncOp spec : specs) {
-    llvm::Expected<bundle::Program> program = compileSpec(spec, *options);
-    if (!program) {
-      std::string reason = llvm::toString(program.takeError());
-      return failed(first.empty() ? reason : first);
-    }
-    programs.push_back(std::move(*program));
+  llvm::Expected<std::vector<bundle::Program>> programs = compileSpecs(specs, *options);
+  if (!programs) {
+    std::string reason = llvm::toString(programs.takeError());
+    return failed(first.empty() ? reason : first);
   }
-  return programs;
+  return std::move(*programs);
 }
 
 extern "C" int llmopt_compile(const char *spec, const char *target, void **bundle_bytes,

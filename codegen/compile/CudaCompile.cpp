@@ -32,7 +32,7 @@ std::string headOf(func::FuncOp function, const KernelName &kernel, const Schedu
     head += "// Tile: " + std::to_string(kernel.rows) +
             " packed rows (query, head of the group) x " + std::to_string(kernel.keys) + " keys";
     if (kernel.slices > 1)
-      head += ", the keys in " + std::to_string(kernel.slices) +
+      head += ",\n// in " + std::to_string(kernel.slices) +
               " slices with a softmax state each, folded at the end of an item";
     head += ".\n";
   }
@@ -40,7 +40,7 @@ std::string headOf(func::FuncOp function, const KernelName &kernel, const Schedu
           " bytes of shared memory";
   if (kernel.kind == bundle::KernelKind::Attend)
     head += ", " + std::to_string(shape.stages) + " tiles of keys under way";
-  head += ". Block w takes the work items of worker w.\n";
+  head += ".\n// Block w takes the work items of worker w.\n";
   return head;
 }
 
@@ -75,6 +75,17 @@ cuda::BlockShape llmopt::blockShapeFor(const KernelName &kernel, const Schedule 
   return shape;
 }
 
+LogicalResult llmopt::checkForCuda(const Signature &signature) {
+  constexpr int64_t kMost = 256; // a thread then holds 128 sums of a row's output, of 255 registers
+  attn::AttentionOp op = signature.attention;
+  if (!op || int64_t(op.getVDim()) <= kMost)
+    return success();
+  return op.emitOpError() << "has values of " << op.getVDim()
+                          << " elements a head; CUDA kernels keep a row's output in registers, "
+                             "which "
+                          << kMost << " fit; compile it for the CPU (target cpu)";
+}
+
 FailureOr<cuda::KernelText> llmopt::cudaText(ModuleOp module, const KernelName &kernel,
                                              const Schedule &schedule,
                                              const CompileOptions &options, StringRef spec) {
@@ -85,42 +96,63 @@ FailureOr<cuda::KernelText> llmopt::cudaText(ModuleOp module, const KernelName &
   // Two blocks hide each other's waits. Said of every kernel, since without it the assembler
   // aims at more blocks, and spills registers for them.
   auto shared = function->getAttrOfType<IntegerAttr>(tile::kSharedBytesAttr);
-  constexpr uint64_t kReserved = 1024; // by the system, for each block
-  bool two = !shared || 2 * (shared.getInt() + kReserved) <= options.cudaNumbers.sharedBytesPerSm;
+  bool two = !shared || 2 * (shared.getInt() + runtime::kReservedSharedBytes) <=
+                            options.cudaNumbers.sharedBytesPerSm;
   function->setAttr(cuda::kBlocksAttr, OpBuilder(function).getI64IntegerAttr(two ? 2 : 1));
   return cuda::emitKernel(function, headOf(function, kernel, schedule, shape, options, spec));
 }
 
-llvm::Error llmopt::addCudaKernels(bundle::Program &program, const Schedule &schedule,
-                                   const std::vector<KernelName> &kernels,
-                                   const std::vector<cuda::KernelText> &texts,
+llvm::Error llmopt::addCudaKernels(llvm::MutableArrayRef<CudaBuild> builds,
                                    const CompileOptions &options) {
   auto nvrtc = cuda::Nvrtc::load();
   if (!nvrtc)
     return llvm::createStringError(nvrtc.status().message());
+  struct Place {
+    CudaBuild *build;
+    size_t kernel;
+  };
+  std::vector<Place> places;
+  for (CudaBuild &build : builds)
+    for (size_t i = 0; i < build.texts.size(); ++i)
+      places.push_back({&build, i});
+  // What takes longest first, so that no thread begins it when the others are done.
+  llvm::sort(places, [](const Place &a, const Place &b) {
+    auto rank = [](const Place &place) {
+      return std::tuple(-place.build->texts[place.kernel].implied.products, place.build,
+                        place.kernel);
+    };
+    return rank(a) < rank(b);
+  });
   std::vector<cuda::KernelSource> sources;
-  for (const cuda::KernelText &text : texts)
+  for (const Place &place : places) {
+    const cuda::KernelText &text = place.build->texts[place.kernel];
     sources.push_back({.text = text.text,
                        .name = text.entry + ".cu",
                        .arch = options.cudaArch,
                        .lineInfo = true});
+  }
   auto compiled = (*nvrtc)->compileAll(sources);
-  for (size_t i = 0; i < compiled.size(); ++i) {
+  for (CudaBuild &build : builds)
+    build.program.kernels.resize(build.texts.size());
+  for (size_t i = 0; i < places.size(); ++i) {
+    CudaBuild &build = *places[i].build;
+    const cuda::KernelText &text = build.texts[places[i].kernel];
     if (!compiled[i]) {
-      report(texts[i], compiled[i].status().message());
+      report(text, compiled[i].status().message());
       return llvm::createStringError(compiled[i].status().message());
     }
-    bundle::Kernel kernel = kernelFacts(ModuleOp(), program.facts, schedule, kernels[i]);
-    kernel.blockThreads = texts[i].threads;
-    kernel.sharedBytes = texts[i].sharedBytes;
+    bundle::Kernel kernel =
+        kernelFacts(ModuleOp(), build.program.facts, build.schedule, build.names[places[i].kernel]);
+    kernel.blockThreads = text.threads;
+    kernel.sharedBytes = text.sharedBytes;
     std::vector<bundle::Image> images = compiled[i]->images();
     for (bundle::Image &image : images) {
-      program.images.push_back(std::move(image));
-      kernel.otherImages.push_back(program.images.size() - 1);
+      build.program.images.push_back(std::move(image));
+      kernel.otherImages.push_back(build.program.images.size() - 1);
     }
     kernel.image = kernel.otherImages.front();
     kernel.otherImages.erase(kernel.otherImages.begin());
-    program.kernels.push_back(std::move(kernel));
+    build.program.kernels[places[i].kernel] = std::move(kernel);
   }
   return llvm::Error::success();
 }

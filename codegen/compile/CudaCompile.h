@@ -11,18 +11,34 @@ namespace llmopt {
 cuda::BlockShape blockShapeFor(const KernelName &kernel, const Schedule &schedule,
                                const runtime::CudaTarget &target);
 
+/// Refuses, with a diagnostic, a spec that no CUDA kernel can be made of.
+mlir::LogicalResult checkForCuda(const Signature &signature);
+
 /// Lowers and prints a kernel that stands alone in `module`. `spec` is the text of the spec
 /// and goes into the head comment. Failures have been reported as diagnostics.
 mlir::FailureOr<cuda::KernelText> cudaText(mlir::ModuleOp module, const KernelName &kernel,
                                            const Schedule &schedule, const CompileOptions &options,
                                            llvm::StringRef spec);
 
-/// Compiles the texts, in parallel, and adds them to the program as kernels with their
-/// images. A message of NVRTC becomes a diagnostic at the operation whose line it is about.
-llvm::Error addCudaKernels(bundle::Program &program, const Schedule &schedule,
-                           const std::vector<KernelName> &kernels,
-                           const std::vector<cuda::KernelText> &texts,
-                           const CompileOptions &options);
+/// A compiled spec, and what it was made by and from: `texts[i]` became
+/// `program.kernels[i]`.
+struct CudaBuild {
+  bundle::Program program;
+  Schedule schedule;
+  std::vector<KernelName> names;
+  std::vector<cuda::KernelText> texts;
+};
+
+/// The texts alone: the program has no kernels yet, and nothing needs NVRTC.
+llvm::Expected<CudaBuild> buildCudaText(mlir::func::FuncOp spec, const CompileOptions &options);
+
+/// Compiles the texts of all builds, in parallel, and adds the kernels with their images to
+/// the programs. A message of NVRTC becomes a diagnostic at the operation whose line it is about.
+llvm::Error addCudaKernels(llvm::MutableArrayRef<CudaBuild> builds, const CompileOptions &options);
+
+/// `compileSpecs` for a CUDA architecture.
+llvm::Expected<std::vector<CudaBuild>> buildCuda(llvm::ArrayRef<mlir::func::FuncOp> specs,
+                                                 const CompileOptions &options);
 
 /// What of the compiler a CUDA program's key must name beside the spec and the schedule.
 std::string cudaKeyText(const CompileOptions &options);

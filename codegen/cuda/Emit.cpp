@@ -32,6 +32,8 @@ FailureOr<cuda::KernelText> cuda::emitKernel(func::FuncOp kernel, StringRef head
   result.entry = kernel.getName().str();
   result.threads = 32 * number(tile::kWarpsAttr, 1);
   result.sharedBytes = number(tile::kSharedBytesAttr, 0);
+  result.blocks = number(kBlocksAttr, 1);
+  result.implied = impliedBy(kernel);
 
   Lines all;
   auto add = [&](StringRef text) {

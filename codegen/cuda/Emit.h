@@ -1,6 +1,7 @@
 // From a tile program to CUDA C++ text.
 #pragma once
 
+#include "codegen/cuda/Counts.h"
 #include "codegen/cuda/Passes.h"
 #include "codegen/cuda/emit/Writer.h"
 
@@ -20,6 +21,8 @@ struct KernelText {
   std::vector<mlir::Location> places;
   int64_t threads = 0;     ///< of a block
   int64_t sharedBytes = 0; ///< dynamic shared memory of a block
+  int64_t blocks = 1;      ///< that a multiprocessor should hold at a time
+  InstructionCounts implied;
 
   /// Place of line `line` (from 1), or unknown.
   mlir::Location placeOf(unsigned line) const;

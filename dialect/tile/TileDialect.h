@@ -38,6 +38,10 @@ bool isTile(mlir::Type type);
 /// On an scf.for that runs at most once.
 inline constexpr llvm::StringLiteral kOnceAttr = "tile.once";
 
+/// On any operation, a sentence on what it and those after it do: targets that print text put
+/// it before them.
+inline constexpr llvm::StringLiteral kNoteAttr = "tile.note";
+
 /// Attribute names of kernels for GPUs: warps of a block, bytes of shared memory of a block;
 /// on the memref.alloca of a shared buffer, its first byte.
 inline constexpr llvm::StringLiteral kWarpsAttr = "tile.warps";

@@ -1,15 +1,14 @@
 // The attend kernel: online softmax of one attn.attention over the work items of a worker.
 #pragma once
 
+#include "passes/Passes.h"
 #include "passes/attn/BoundsEmit.h"
 #include "passes/attn/ScoreMap.h"
 
 namespace llmopt {
 
-/// Emits `@name` with tiles of `rows` packed rows by `keys` keys. `slices` parts of a tile's
-/// keys each have a softmax state of their own, folded at the item's end.
-void emitAttendKernel(mlir::ModuleOp module, const Signature &signature, llvm::StringRef name,
-                      int64_t rows, int64_t keys, int64_t slices);
+/// Emits the kernel of that name and those tiles.
+void emitAttendKernel(mlir::ModuleOp module, const Signature &signature, const KernelName &kernel);
 
 /// Emits `@name`, which combines the partials of split items (MergeItem).
 void emitMergeKernel(mlir::ModuleOp module, const Signature &signature, llvm::StringRef name);

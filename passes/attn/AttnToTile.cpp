@@ -64,6 +64,7 @@ private:
     if (keys > 0)
       schedule.keys = keys;
     schedule.slices.assign(slices.begin(), slices.end());
+    schedule.oneLoop = oneLoop;
     if (rows.empty() && keys == 0)
       remarkSchedule(signature, schedule);
     return schedule;
@@ -72,8 +73,7 @@ private:
   static void emit(ModuleOp module, const Signature &signature, const KernelName &kernel) {
     switch (kernel.kind) {
     case bundle::KernelKind::Attend:
-      return emitAttendKernel(module, signature, kernel.name, kernel.rows, kernel.keys,
-                              kernel.slices);
+      return emitAttendKernel(module, signature, kernel);
     case bundle::KernelKind::Merge:
       return emitMergeKernel(module, signature, kernel.name);
     case bundle::KernelKind::Append:
@@ -112,7 +112,7 @@ std::vector<KernelName> llmopt::kernelsOf(const Signature &signature, StringRef 
   std::vector<KernelName> kernels;
   auto add = [&](bundle::KernelKind kind, const Twine &suffix, int64_t rows = 0, int64_t keys = 0,
                  int64_t slices = 1) {
-    kernels.push_back({kind, (spec + suffix).str(), rows, keys, slices});
+    kernels.push_back({kind, (spec + suffix).str(), rows, keys, slices, schedule.oneLoop});
   };
   if (signature.append)
     add(bundle::KernelKind::Append, "_append");

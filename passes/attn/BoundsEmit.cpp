@@ -10,9 +10,9 @@ TileWalk::TileWalk(KernelBuilder &k, const attn::MaskBounds &bounds, Range range
     : k(k), keys(keys), keyBegin(range.keyBegin), keyEnd(range.keyEnd),
       noTile(k.idx(attn::kUnbounded)) {
   for (const attn::Interval &interval : bounds.may.intervals)
-    may.push_back(evaluate(interval, range));
+    may.push_back(named("may", evaluate(interval, range)));
   for (const attn::Interval &interval : bounds.surely.intervals)
-    surely.push_back(evaluate(interval, range));
+    surely.push_back(named("sure", evaluate(interval, range)));
 }
 
 TileWalk::Ends TileWalk::evaluate(const attn::Interval &interval, const Range &range) {
@@ -24,6 +24,12 @@ TileWalk::Ends TileWalk::evaluate(const attn::Interval &interval, const Range &r
     ends.phase = emit(interval.thinning->phase, range);
     ends.width = emit(interval.thinning->width, range);
   }
+  return ends;
+}
+
+TileWalk::Ends TileWalk::named(const std::string &set, Ends ends) {
+  KernelBuilder::called(set + "_begin", ends.lo);
+  KernelBuilder::called(set + "_end", ends.hi);
   return ends;
 }
 
@@ -81,7 +87,7 @@ Value TileWalk::next(Value tile) {
   Value first = k.mul(tile, k.idx(keys));
   Value best = noTile;
   for (const Ends &ends : may) {
-    Value key = k.max(ends.lo, first);
+    Value key = KernelBuilder::called("next_key", k.max(ends.lo, first));
     Value some = k.cmp(Pred::slt, key, ends.hi);
     if (ends.stride) {
       Value rest = guardedDiv(BoundExprKind::FloorMod, k.sub(key, ends.phase), ends.stride);
@@ -91,7 +97,8 @@ Value TileWalk::next(Value tile) {
       Value any = k.cmp(Pred::sgt, ends.width, k.idx(0));
       some = arith::AndIOp::create(k.b, k.loc, some, any);
     }
-    best = k.min(best, k.select(some, k.floorDiv(key, keys), noTile));
+    best = k.min(best,
+                 KernelBuilder::called("next_tile", k.select(some, k.floorDiv(key, keys), noTile)));
   }
   return best;
 }
@@ -99,7 +106,7 @@ Value TileWalk::next(Value tile) {
 Value TileWalk::runEnd(Value tile) {
   // Walk a frontier through the intervals: each pass extends it through every interval
   // that holds it, so as many passes as intervals reach the end of any chain of them.
-  Value first = k.mul(tile, k.idx(keys));
+  Value first = KernelBuilder::called("first_key", k.mul(tile, k.idx(keys)));
   Value frontier = first;
   for (size_t pass = 0; pass < surely.size(); ++pass) {
     for (const Ends &ends : surely) {
@@ -111,10 +118,27 @@ Value TileWalk::runEnd(Value tile) {
         inside = arith::AndIOp::create(k.b, k.loc, inside, thick);
         hi = k.select(whole, hi, k.min(hi, k.add(k.sub(frontier, rest), ends.width)));
       }
-      frontier = k.select(inside, k.max(frontier, hi), frontier);
+      frontier = KernelBuilder::called("sure_to", k.select(inside, k.max(frontier, hi), frontier));
     }
   }
   return k.max(tile, k.floorDiv(frontier, keys));
+}
+
+Value TileWalk::visibleEnd(Value tile) {
+  // As in runEnd: as many passes as intervals reach the end of any chain of them.
+  Value frontier = k.add(tile, k.idx(1)); // the first tile beyond the run
+  for (size_t pass = 0; pass < may.size(); ++pass) {
+    for (const Ends &ends : may) {
+      if (ends.stride)
+        continue;
+      Value some = k.cmp(Pred::slt, ends.lo, ends.hi);
+      Value touches = k.cmp(Pred::sle, k.floorDiv(ends.lo, keys), frontier);
+      Value end = k.floorDiv(k.add(ends.hi, k.idx(keys - 1)), keys);
+      Value extends = arith::AndIOp::create(k.b, k.loc, some, touches);
+      frontier = k.select(extends, k.max(frontier, end), frontier);
+    }
+  }
+  return frontier;
 }
 
 /// a - b * floor(a / b) for b >= 1, of a signed a.

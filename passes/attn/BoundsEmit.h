@@ -22,6 +22,9 @@ public:
   mlir::Value next(mlir::Value tile);
   /// End of the run of SURELY visible tiles that begins at `tile`; `tile` if there is none.
   mlir::Value runEnd(mlir::Value tile);
+  /// End of the run of tiles that MAY hold a visible key and that begins at `tile`, one of
+  /// them. A thinned interval adds no tile beyond the first.
+  mlir::Value visibleEnd(mlir::Value tile);
   /// i1 for key `key` (index): it MAY be visible to some row.
   mlir::Value mayContain(mlir::OpBuilder &builder, mlir::Value key);
   mlir::Value none() { return noTile; }
@@ -31,6 +34,8 @@ private:
     mlir::Value lo, hi, stride, phase, width; ///< stride null: every key
   };
   Ends evaluate(const attn::Interval &interval, const Range &range);
+  /// With names of their own in printed text.
+  static Ends named(const std::string &set, Ends ends);
   mlir::Value emit(const attn::BoundExpr &expr, const Range &range);
   mlir::Value floorMod(mlir::OpBuilder &b, mlir::Value value, mlir::Value divisor);
   mlir::Value guardedDiv(attn::BoundExprKind kind, mlir::Value a, mlir::Value b);

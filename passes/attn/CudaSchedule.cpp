@@ -28,7 +28,8 @@ int64_t sharedBytes(const ScheduleRequest &request, int64_t rows, int64_t slices
   int64_t dQk = roundUp(request.dQk, 16), dV = roundUp(request.dV, 16);
   int64_t keyTiles = sizes.stages * sizes.keys * (dQk + dV) * request.elementBytes;
   int64_t queries = roundUp(rows * slices, 16) * dQk * request.elementBytes;
-  int64_t folded = slices > 1 ? rows * slices * dV * 4 : 0;
+  // At an item's end: the slices' outputs that are summed, or the rows on their way out.
+  int64_t folded = slices > 1 || tensor ? rows * slices * dV * 4 : 0;
   // On tensor cores weights stay in registers, and queries mostly (they are counted, as wide
   // heads keep them); the plain units read both from shared memory.
   int64_t weights = tensor ? 0 : roundUp(rows, 16) * roundUp(sizes.keys, 16) * 4;
@@ -42,6 +43,7 @@ Schedule llmopt::chooseCudaSchedule(const ScheduleRequest &request,
   Schedule schedule;
   schedule.batchInvariant = request.batchInvariant;
   schedule.warps = kWarps;
+  schedule.oneLoop = true;
   bool tensor = request.elementBytes == 2;
   // As many rows as make the products of a tile (4 operations for each element of K and V)
   // take as long as reading it; half, since the second-level cache serves repeated reads.

@@ -78,6 +78,14 @@ Value KernelBuilder::called(StringRef name, Value value) {
   return value;
 }
 
+Value KernelBuilder::noted(StringRef note, Value value) {
+  Operation *op = value.getDefiningOp();
+  if (auto argument = dyn_cast<BlockArgument>(value))
+    op = argument.getOwner()->getParentOp();
+  op->setAttr(tile::kNoteAttr, StringAttr::get(op->getContext(), note));
+  return value;
+}
+
 void KernelBuilder::finish() { func::ReturnOp::create(b, loc); }
 
 Value KernelBuilder::slot(int buffer, SlotKind kind, unsigned dim) {
@@ -111,7 +119,12 @@ Value KernelBuilder::f32(double value) {
 
 Value KernelBuilder::word(BufferRole role, Value record, unsigned words, unsigned word,
                           bool isSigned) {
-  Value index = add(mul(record, idx(words)), idx(word));
+  Value place = mul(record, idx(words));
+  if (role == BufferRole::Items)
+    called("item_at", place);
+  else if (role == BufferRole::Sequences)
+    called("sequence_at", place);
+  Value index = add(place, idx(word));
   Value raw = memref::LoadOp::create(b, loc, pointer(role), index);
   if (isSigned || raw.getType().isInteger(64))
     return arith::IndexCastOp::create(b, loc, b.getIndexType(), raw);
@@ -140,7 +153,7 @@ KernelBuilder::forEach(Value lo, Value hi, ValueRange init,
 
 std::pair<Value, Value> KernelBuilder::range(BufferRole offsets) {
   Value first = word(offsets, worker(), 1, 0);
-  Value last = word(offsets, add(worker(), idx(1)), 1, 0);
+  Value last = called("items_end", word(offsets, add(worker(), idx(1)), 1, 0));
   return {first, last};
 }
 

@@ -31,6 +31,8 @@ public:
   mlir::Location named(llvm::StringRef name);
   /// `value`, made by an operation, with this name.
   static mlir::Value called(llvm::StringRef name, mlir::Value value);
+  /// `value`'s operation, or the loop that it is an argument of, with this note.
+  static mlir::Value noted(llvm::StringRef note, mlir::Value value);
 
   // Arguments.
   mlir::Value slot(int buffer, bundle::SlotKind kind, unsigned dim = 0);

@@ -32,6 +32,9 @@ struct Schedule {
   std::vector<int64_t> slices;
   int64_t warps = 0, stages = 0; ///< of a block on a GPU; tiles under way at a time
   bool batchInvariant = false;
+  /// Full and partial tiles by one body, whose mask is a branch, instead of a body each: half
+  /// the code, and copies run ahead from full tiles into partial ones.
+  bool oneLoop = false;
   /// What a tile costs besides its rows, in rows: reading and staging its keys and values.
   double overheadRows = 0;
   std::string reason; ///< one sentence with the numbers, for the remark

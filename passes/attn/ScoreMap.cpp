@@ -28,7 +28,7 @@ void ScoreMap::moveToSlice(RankedTensorType products) {
   Value slice =
       arith::DivUIOp::create(region, k.loc, row, constant(products.getDimSize(0) / slices));
   Value skipped = arith::MulIOp::create(region, k.loc, slice, constant(products.getDimSize(1)));
-  key = arith::AddIOp::create(region, k.loc, key, skipped);
+  key = arith::AddIOp::create(region, k.named("slice_key"), key, skipped);
 }
 
 ScoreMap::~ScoreMap() { delete block; }
@@ -154,21 +154,35 @@ Value ScoreMap::hide(Value score, Value keyBegin) {
   Value below = arith::CmpIOp::create(region, k.loc, Pred::slt, key, end);
   Value visible = arith::AndIOp::create(region, k.loc, above, below);
   if (attn::MaskAttrInterface mask = op.getMaskInterface())
-    visible = arith::AndIOp::create(region, k.loc, visible, mask.emitPredicate(*this));
+    visible = arith::AndIOp::create(region, k.named("visible"), visible, mask.emitPredicate(*this));
   Value hidden = arith::ConstantOp::create(region, k.loc, region.getF32FloatAttr(-INFINITY));
   return arith::SelectOp::create(region, k.loc, visible, score, hidden);
 }
 
-Value ScoreMap::build(Value products, Value keyBegin) {
-  Value raw = input(products);
+/// The element of `tile`, which the map is about.
+Value ScoreMap::begin(Value tile) {
+  Value element = input(tile);
   if (slices > 1)
-    moveToSlice(cast<RankedTensorType>(products.getType()));
-  Value score = modify(raw);
-  if (keyBegin)
-    score = hide(score, keyBegin);
+    moveToSlice(cast<RankedTensorType>(tile.getType()));
+  return element;
+}
+
+Value ScoreMap::finish(Type type, Value score) {
   tile::YieldOp::create(region, k.loc, ValueRange{score});
-  auto map = tile::MapOp::create(k.b, k.loc, TypeRange{products.getType()}, inputs, ArrayAttr());
+  auto map = tile::MapOp::create(k.b, k.loc, TypeRange{type}, inputs, ArrayAttr());
   map.getBody().push_back(block);
   block = nullptr;
   return map.getResult(0);
+}
+
+Value ScoreMap::build(Value products, Value keyBegin) {
+  Value score = modify(begin(products));
+  if (keyBegin)
+    score = hide(score, keyBegin);
+  return KernelBuilder::noted("Scale and modifications, in units of log 2.",
+                              finish(products.getType(), score));
+}
+
+Value ScoreMap::buildMask(Value scores, Value keyBegin) {
+  return finish(scores.getType(), hide(begin(scores), keyBegin));
 }

@@ -31,6 +31,8 @@ public:
   /// Scores in units of log 2: log2(e) * modified score, -inf where hidden. With
   /// `keyBegin` set, the mask and the range [keyBegin, keyEnd) are applied.
   mlir::Value build(mlir::Value products, mlir::Value keyBegin);
+  /// The mask and the range [keyBegin, keyEnd) alone: `scores`, -inf where hidden.
+  mlir::Value buildMask(mlir::Value scores, mlir::Value keyBegin);
 
   mlir::Value queryPosition() override { return input(rows.position); }
   mlir::Value keyPosition() override { return key; }
@@ -47,6 +49,8 @@ private:
   /// The region's element of `tile`, made an operand at its first use.
   mlir::Value input(mlir::Value tile);
   void moveToSlice(mlir::RankedTensorType products);
+  mlir::Value begin(mlir::Value tile);
+  mlir::Value finish(mlir::Type type, mlir::Value score);
   mlir::Value modify(mlir::Value score);
   mlir::Value hide(mlir::Value score, mlir::Value keyBegin);
   mlir::Value captured(mlir::Value value);

@@ -15,6 +15,7 @@ TokenArray::TokenArray(KernelBuilder &k, int buffer, bool ragged) {
 
 Value TokenArray::offset(KernelBuilder &k, Value batch, Value queryBase, Value query,
                          Value head) const {
-  Value offset = k.add(k.mul(k.add(queryBase, query), tokenStride), k.mul(head, headStride));
+  Value token = KernelBuilder::called("token", k.add(queryBase, query));
+  Value offset = k.add(k.mul(token, tokenStride), k.mul(head, headStride));
   return batchStride ? k.add(offset, k.mul(batch, batchStride)) : offset;
 }

@@ -18,6 +18,7 @@ struct CudaTarget {
   uint64_t sharedBytesPerSm = 0;
   uint32_t registersPerSm = 65536;
   uint32_t threadsPerSm = 2048;
+  uint32_t blocksPerSm = 32;
   uint32_t sms = 0;
   uint64_t l2Bytes = 0;
   double bandwidth = 0;  ///< bytes a second
@@ -26,6 +27,28 @@ struct CudaTarget {
 
   bool operator==(const CudaTarget &) const = default;
 };
+
+/// What a block asks of a multiprocessor.
+struct BlockNeeds {
+  uint32_t threads = 0;
+  uint32_t registers = 0; ///< of a thread
+  uint64_t sharedBytes = 0;
+};
+
+/// Blocks that a multiprocessor holds at a time, and what allows no more: "registers",
+/// "shared memory", "threads" or "blocks".
+struct Residency {
+  uint32_t blocks = 0;
+  const char *limit = "";
+};
+
+/// Shared memory that the system takes for each block beside its own.
+inline constexpr uint64_t kReservedSharedBytes = 1024;
+
+Residency residentBlocks(const CudaTarget &target, const BlockNeeds &block);
+
+/// Registers that a thread may take so that `blocks` blocks of `threads` threads are resident.
+uint32_t registerBudget(const CudaTarget &target, uint32_t threads, uint32_t blocks);
 
 /// The chips of the table, ascending.
 std::span<const CudaTarget> cudaTargets();

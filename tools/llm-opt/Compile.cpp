@@ -55,16 +55,12 @@ int emitCubin(const std::vector<mlir::func::FuncOp> &specs, const std::string &p
   if (path == "-")
     return fail("compile", "a cubin is binary; name a file with -o");
   std::vector<std::pair<std::string, const bundle::Image *>> all;
-  std::vector<bundle::Program> programs;
-  programs.reserve(specs.size());
-  for (mlir::func::FuncOp spec : specs) {
-    llvm::Expected<bundle::Program> program = compileSpec(spec, options);
-    if (!program)
-      return fail("compile", llvm::toString(program.takeError()));
-    programs.push_back(std::move(*program));
-    for (const bundle::Kernel &kernel : programs.back().kernels)
-      all.push_back({kernel.entry, &programs.back().images[kernel.image]});
-  }
+  llvm::Expected<std::vector<bundle::Program>> programs = compileSpecs(specs, options);
+  if (!programs)
+    return fail("compile", programs.takeError());
+  for (const bundle::Program &program : *programs)
+    for (const bundle::Kernel &kernel : program.kernels)
+      all.push_back({kernel.entry, &program.images[kernel.image]});
   for (auto &[entry, image] : all) {
     if (image->format != bundle::ImageFormat::Cubin)
       return fail("compile", fmt::format("NVRTC makes no machine code for {}", options.cudaArch));

@@ -1,8 +1,9 @@
-// llm-opt explain: what was chosen for a spec, and what one run of it does, beside what it
-// must do at least.
+// llm-opt explain: what was chosen for a spec, and what one run of it on the CPU does, beside
+// what it must do at least.
 #include "codegen/compile/ProgramFacts.h"
 #include "passes/Passes.h"
 #include "tools/llm-opt/Command.h"
+#include "tools/llm-opt/ExplainCuda.h"
 #include "tools/llm-opt/Options.h"
 #include "tools/llm-opt/Prepare.h"
 #include "tools/llm-opt/SpecFile.h"
@@ -182,10 +183,20 @@ llvm::Error addRun(const Options &options, const bundle::BoundSet &surely, Prepa
   return llvm::Error::success();
 }
 
-llvm::Error explain(const Options &options, mlir::func::FuncOp function) {
-  llvm::Expected<CompileOptions> host = hostOptions();
-  if (!host)
-    return host.takeError();
+llvm::Error explainCuda(const Options &options, const CompileOptions &target,
+                        mlir::func::FuncOp function) {
+  llvm::Expected<nlohmann::ordered_json> facts = cudaFacts(function, target);
+  if (!facts)
+    return facts.takeError();
+  if (options.json)
+    fmt::print("{}\n", facts->dump());
+  else
+    printCudaFacts(*facts);
+  return llvm::Error::success();
+}
+
+llvm::Error explain(const Options &options, const CompileOptions &host,
+                    mlir::func::FuncOp function) {
   llvm::Expected<Prepared> prepared = prepare(function);
   if (!prepared)
     return prepared.takeError();
@@ -194,7 +205,7 @@ llvm::Error explain(const Options &options, mlir::func::FuncOp function) {
   mlir::FailureOr<Signature> signature = Signature::of(function);
   std::string reason;
   if (mlir::succeeded(signature) && signature->attention) {
-    reason = chooseCpuSchedule(scheduleRequest(*signature), host->numbers).reason;
+    reason = chooseCpuSchedule(scheduleRequest(*signature), host.numbers).reason;
     if (llvm::Error error = addRun(options, surelyOf(*signature), *prepared, facts))
       return error;
   }
@@ -209,10 +220,13 @@ llvm::Error explain(const Options &options, mlir::func::FuncOp function) {
 } // namespace
 
 int explainCommand(int argc, char **argv) {
-  CLI::App app{"The schedule of a spec and what one run of it does", "llm-opt explain"};
+  CLI::App app{"The schedule of a spec, and what one run of it does or what its CUDA kernels need",
+               "llm-opt explain"};
   Options options;
   app.add_option("SPEC", options.spec, "attn IR file, or - for standard input")->required();
-  app.add_option("--target", options.target, "cpu");
+  app.add_option("--target", options.target,
+                 "cpu: tiles, bytes and operations of a run; or cuda:sm_80: registers, spills, "
+                 "instructions of each kernel");
   app.add_option("--func", options.function, "the spec function; default: all of the file");
   app.add_option("--queries", options.queries, "queries of each sequence of the run (256)")
       ->check(positive());
@@ -221,16 +235,21 @@ int explainCommand(int argc, char **argv) {
   app.add_flag("--json", options.json, "print JSON");
   if (std::optional<int> code = parseOptions(app, argc, argv))
     return *code;
-  if (options.target != "cpu")
-    return fail("explain",
-                fmt::format("target '{}' is not available in this build; cpu is", options.target));
+  llvm::Expected<CompileOptions> target = llmopt::optionsFor(options.target);
+  if (!target)
+    return fail("explain", target.takeError());
+  for (const char *shape : {"--queries", "--keys", "--sequences"})
+    if (!target->cudaArch.empty() && app.count(shape))
+      return fail("explain", fmt::format("{} is for a run, and --target {} runs nothing", shape,
+                                         options.target));
   std::unique_ptr<SpecFile> file = SpecFile::open(options.spec);
   std::vector<mlir::func::FuncOp> specs =
       file ? file->specs(options.function) : std::vector<mlir::func::FuncOp>();
   if (specs.empty())
     return 1;
   for (mlir::func::FuncOp spec : specs)
-    if (llvm::Error error = explain(options, spec))
+    if (llvm::Error error = target->cudaArch.empty() ? explain(options, *target, spec)
+                                                     : explainCuda(options, *target, spec))
       return fail("explain", std::move(error));
   return 0;
 }

@@ -58,6 +58,11 @@ __device__ __forceinline__ void copy_rows(shared_tile<PITCH, SPAN> to, const T *
     copy_elements<T, ROWS, LANES, WARPS>(to, from, rows, stride, columns);
     return;
   }
+  // Rows a multiple of 8 apart turn their chunks alike, and so do chunks SPAN apart: one
+  // address then serves all, with constants added.
+  constexpr bool alike = rows_at_once % 8 == 0 && LANES == SPAN;
+  const bool full = COLUMNS * int(sizeof(T)) == PITCH && columns >= COLUMNS;
+  const u32 corner = to.at(first, lane);
 #pragma unroll
   for (int i = 0; i < N; ++i) {
     const int row = first + i * rows_at_once;
@@ -68,8 +73,10 @@ __device__ __forceinline__ void copy_rows(shared_tile<PITCH, SPAN> to, const T *
 #pragma unroll
     for (int j = 0; j < PITCH / 16 / LANES; ++j) {
       const int chunk = lane + j * LANES, left = (columns - chunk * run) * int(sizeof(T));
-      copy_chunk(to.at(row, chunk), source + (left > 0 ? j * LANES * run : 0),
-                 used && left > 0 ? (left < 16 ? left : 16) : 0);
+      const bool some = full || left > 0;
+      copy_chunk(alike ? corner + i * rows_at_once * PITCH + j * LANES * 16 : to.at(row, chunk),
+                 source + (some ? j * LANES * run : 0),
+                 used && some ? (full || left > 16 ? 16 : left) : 0);
     }
   }
 }

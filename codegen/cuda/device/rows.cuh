@@ -11,6 +11,39 @@ __device__ __forceinline__ i64 paged_row(const int *table, i64 base, i64 key, in
   return page < 0 ? -1 : offset + page * page_stride + position % PAGE * slot_stride;
 }
 
+// Stores ROWS rows of COLUMNS elements from shared memory. A row is shared by LANES
+// neighbouring lanes; each thread has the addresses of its own rows, -1 for one that is not
+// stored. 16 bytes at a time where a row is contiguous and at a multiple of 16 bytes.
+template <typename T, int ROWS, int COLUMNS, int LANES, int WARPS, int N, int PITCH, int SPAN>
+__device__ __forceinline__ void store_rows(T *to, const i64 (&rows)[N], i64 stride,
+                                           shared_tile<PITCH, SPAN> from) {
+  constexpr int run = 16 / sizeof(T);
+  i64 rest[N];
+#pragma unroll
+  for (int i = 0; i < N; ++i)
+    rest[i] = rows[i];
+#pragma unroll 1
+  for (int row = threadIdx.x / LANES; row < ROWS; row += 32 / LANES * WARPS) {
+    T *target = to + rest[0];
+    const bool whole = stride == 1 && (u64(target) & 15) == 0;
+    const int columns = rest[0] < 0 ? 0 : COLUMNS;
+#pragma unroll 1
+    for (int first = threadIdx.x % LANES * run; first < columns; first += LANES * run) {
+      const u32 chunk = from.at(row, first / run);
+      if (whole && first + run <= COLUMNS) {
+        store_chunk(target + first, chunk);
+        continue;
+      }
+#pragma unroll 1
+      for (int i = 0; i < run && first + i < COLUMNS; ++i)
+        target[(first + i) * stride] = load_shared<T>(chunk + i * int(sizeof(T)));
+    }
+#pragma unroll
+    for (int i = 0; i + 1 < N; ++i)
+      rest[i] = rest[i + 1];
+  }
+}
+
 // Two neighbouring elements at `to` and `to + stride`; one store where that can be.
 template <typename T>
 __device__ __forceinline__ void store_pair(T *to, i64 stride, float first, float second) {

@@ -8,6 +8,10 @@ __device__ __forceinline__ void store_shared(u32 address, float x) {
   asm volatile("st.shared.f32 [%0], %1;" ::"r"(address), "f"(x) : "memory");
 }
 
+__device__ __forceinline__ void store_shared(u32 address, float x, float y) {
+  asm volatile("st.shared.v2.f32 [%0], {%1, %2};" ::"r"(address), "f"(x), "f"(y) : "memory");
+}
+
 __device__ __forceinline__ void store_shared(u32 address, u32 x) {
   asm volatile("st.shared.u32 [%0], %1;" ::"r"(address), "r"(x) : "memory");
 }
@@ -68,6 +72,16 @@ __device__ __forceinline__ void load_chunk(float (&x)[N], u32 address) {
 #pragma unroll
   for (int i = 0; i < N; ++i)
     x[i] = word_to_f32<T>(words[i * 4 / N], i % (N / 4));
+}
+
+// 16 bytes of shared memory to memory.
+__device__ __forceinline__ void store_chunk(void *to, u32 address) {
+  uint4 words;
+  asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(words.x), "=r"(words.y), "=r"(words.z), "=r"(words.w)
+               : "r"(address)
+               : "memory");
+  *static_cast<uint4 *>(to) = words;
 }
 
 // Writes zeros around ROWS x COLUMNS elements, up to multiples of 16 of both.

@@ -147,10 +147,33 @@ LogicalResult Printer::print(scf::WhileOp loop) {
   return success();
 }
 
+/// A tile that the else side leaves as it is stays where it lies, and the then side changes it
+/// there: `if (partial) s[i] = ...`. False where others use the tile later.
+bool Printer::changesInPlace(scf::IfOp branch, unsigned result) {
+  Value kept = branch.elseYield().getOperand(result);
+  Value changed = branch.thenYield().getOperand(result);
+  auto map = changed.getDefiningOp<tile::MapOp>();
+  if (!map || map->getBlock() != branch.thenBlock() || !variables.count(kept) ||
+      kept.getType() != changed.getType() || kept.getParentBlock() != branch->getBlock())
+    return false;
+  bool last = llvm::all_of(kept.getUsers(), [&](Operation *user) {
+    Operation *ancestor = branch->getBlock()->findAncestorOpInBlock(*user);
+    return user == map || user == branch.elseYield() ||
+           (ancestor && ancestor != branch && ancestor->isBeforeInBlock(branch));
+  });
+  if (!last || llvm::count(map.getInputs(), kept) != 1)
+    return false;
+  std::string variable = variables.lookup(kept);
+  variables[branch.getResult(result)] = variable;
+  places[changed] = variable;
+  return true;
+}
+
 LogicalResult Printer::print(scf::IfOp branch) {
-  for (Value result : branch.getResults()) {
+  for (auto [i, result] : llvm::enumerate(branch.getResults())) {
     if (tile::isTile(result.getType())) {
-      declare(result);
+      if (!changesInPlace(branch, i))
+        declare(result);
       continue;
     }
     std::string variable = name(result, "chosen");
@@ -165,9 +188,12 @@ LogicalResult Printer::print(scf::IfOp branch) {
       (branch.getNumResults() || branch.elseBlock()->getOperations().size() > 1)) {
     --w.depth;
     w.open("} else");
+    size_t lines = w.lines.text.size();
     if (failed(block(*branch.elseBlock())))
       return failure();
     assign(branch.getResults(), branch.elseYield().getOperands());
+    if (w.lines.text.size() == lines)
+      w.lines.text.pop_back(), w.lines.places.pop_back();
   }
   w.close();
   return success();

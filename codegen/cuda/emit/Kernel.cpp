@@ -93,6 +93,8 @@ LogicalResult Printer::block(Block &block) {
 
 LogicalResult Printer::operation(Operation *op) {
   w.place = op->getLoc();
+  if (auto note = op->getAttrOfType<StringAttr>(tile::kNoteAttr))
+    w.note(note.getValue());
   return llvm::TypeSwitch<Operation *, LogicalResult>(op)
       .Case<func::ReturnOp, scf::YieldOp, scf::ConditionOp, tile::YieldOp>(
           [](auto) { return success(); })
@@ -105,7 +107,8 @@ LogicalResult Printer::operation(Operation *op) {
         if (!offset)
           return success(); // nothing uses it
         std::string variable = name(alloca, "buffer") + "_at";
-        w.line("const u32 " + variable + " = shared + " + Twine(offset.getInt()) + ";");
+        std::string place = offset.getInt() ? " + " + std::to_string(offset.getInt()) : "";
+        w.line("const u32 " + variable + " = shared" + place + ";");
         bound[alloca] = {variable};
         return success();
       })

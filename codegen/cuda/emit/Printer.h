@@ -38,6 +38,7 @@ private:
   mlir::LogicalResult print(mlir::scf::ForOp loop);
   mlir::LogicalResult print(mlir::scf::WhileOp loop);
   mlir::LogicalResult print(mlir::scf::IfOp branch);
+  bool changesInPlace(mlir::scf::IfOp branch, unsigned result);
   /// Variables that `targets` get, from `sources`, at `at`.
   void carry(mlir::ValueRange targets, mlir::ValueRange sources, mlir::Operation *at);
   void assign(mlir::ValueRange targets, mlir::ValueRange sources);
@@ -68,6 +69,8 @@ private:
   mlir::LogicalResult print(tile::MmaOp mma);
   mlir::LogicalResult print(tile::FoldOp fold);
   mlir::LogicalResult print(tile::ReduceColumnsOp reduce);
+  mlir::LogicalResult printStoreFromShared(tile::StoreOp store);
+  std::string rowArray(mlir::Value rows);
   std::string slotOf(mlir::Value buffer, mlir::Value slot, int64_t ahead);
 
   // Values (Values.cpp).
@@ -79,6 +82,8 @@ private:
   /// Registers of a tile's variable.
   int64_t registersOf(mlir::Value tile);
   bool isPacked(mlir::Value tile);
+  /// f32 elements, neighbours of a row in neighbouring registers.
+  bool holdsPairs(mlir::Value tile);
   std::string elementName(mlir::Value tile);
   std::string declare(mlir::Value tile, llvm::StringRef init = "");
   /// Element `index` (of the layout's registers) of a tile.
@@ -108,7 +113,8 @@ private:
   Writer w;
   Lines result;
   llvm::DenseMap<mlir::Value, Expression> bound;
-  llvm::DenseMap<mlir::Value, std::string> variables;               ///< of tiles in registers
+  llvm::DenseMap<mlir::Value, std::string> variables; ///< of tiles in registers
+  llvm::DenseMap<mlir::Value, std::string> places;    ///< variables that tiles to come are put in
   std::vector<std::pair<std::string, std::string>> threadConstants; ///< name, expression
 };
 

@@ -232,7 +232,10 @@ FailureOr<Expression> Printer::scalarExpression(Operation *op) {
   if (type.isInteger(1) && isa<arith::XOrIOp>(op))
     return binary(in[0], "!=", in[1], Precedence::Equality);
   if (isa<arith::DivUIOp, arith::RemUIOp, arith::ShRUIOp, arith::CeilDivUIOp>(op)) {
-    in[0] = asUnsigned(type, in[0]), in[1] = asUnsigned(type, in[1]);
+    in[0] = asUnsigned(type, in[0]);
+    // A literal takes the type of the other side.
+    if (!matchPattern(op->getOperand(1), m_Constant()) || isa<arith::CeilDivUIOp>(op))
+      in[1] = asUnsigned(type, in[1]);
     if (isa<arith::CeilDivUIOp>(op))
       return cast(typeName(type), call("ceil_div"));
     const char *symbol = isa<arith::DivUIOp>(op) ? "/" : isa<arith::RemUIOp>(op) ? "%" : ">>";

@@ -43,12 +43,34 @@ std::string Printer::slotOf(Value buffer, Value slot, int64_t ahead) {
          std::to_string(slotBytes(type));
 }
 
+/// Row addresses as an array, also if there is one of them.
+std::string Printer::rowArray(Value rows) {
+  std::string variable = variables[rows];
+  if (registersOf(rows) > 1)
+    return variable;
+  std::string array = names.fresh("rows");
+  w.line("const i64 " + array + "[1] = {" + variable + "};");
+  return array;
+}
+
+LogicalResult Printer::printStoreFromShared(tile::StoreOp store) {
+  RankedTensorType type = typeOf(store.getTile());
+  w.line("store_rows<" +
+         arguments({typeName(type.getElementType()), std::to_string(type.getDimSize(0)),
+                    std::to_string(type.getDimSize(1)),
+                    std::to_string(lanesOfRow(layoutOf(store.getRows()))), std::to_string(warps)}) +
+         ">(" +
+         arguments({use(store.getBase()).text, rowArray(store.getRows()),
+                    store.getStride() ? use(store.getStride()).text : "1",
+                    use(store.getTile()).text}) +
+         ");");
+  return success();
+}
+
 LogicalResult Printer::print(tile::CopyAsyncOp copy) {
   auto buffer = cast<MemRefType>(copy.getBuffer().getType());
   tile::SharedAttr layout = layoutOfBuffer(copy.getBuffer());
-  Layout rows = layoutOf(copy.getRows());
-  int64_t lanes =
-      rows.lanes.empty() || rows.lanes[0].dim != LayoutDim::Replica ? 1 : rows.lanes[0].extent;
+  int64_t lanes = lanesOfRow(layoutOf(copy.getRows()));
   std::string element = typeName(buffer.getElementType());
   std::string from = use(copy.getBase()).text, stride = "1", columns;
   if (copy.getStride())
@@ -62,12 +84,7 @@ LogicalResult Printer::print(tile::CopyAsyncOp copy) {
     columns = ", int(minimum(i64(" + limit.text + "), i64(" + std::to_string(buffer.getDimSize(2)) +
               ")))";
   }
-  std::string variable = variables[copy.getRows()];
-  if (registersOf(copy.getRows()) == 1) { // an array of one, as the function wants it
-    std::string array = names.fresh("rows");
-    w.line("const i64 " + array + "[1] = {" + variable + "};");
-    variable = array;
-  }
+  std::string variable = rowArray(copy.getRows());
   if (copy.getCondition())
     w.open("if (" + use(copy.getCondition()).text + ")");
   w.line("copy_rows<" +
@@ -101,10 +118,13 @@ LogicalResult Printer::print(tile::PutOp put) {
   std::string copies = isFirstCopy(layout);
   if (!copies.empty())
     w.open("if (" + copies + ")");
-  bool packed = isPacked(put.getTile()) && type.getDimSize(1) % 2 == 0;
-  forEachRegister(layout, packed ? 2 : 1, [&](const Expression &index) {
+  bool even = type.getDimSize(1) % 2 == 0;
+  bool packed = even && isPacked(put.getTile()), pairs = even && holdsPairs(put.getTile());
+  forEachRegister(layout, packed || pairs ? 2 : 1, [&](const Expression &index) {
     std::string condition = inside(type, layout, index);
     std::string value = this->element(put.getTile(), index).text;
+    if (pairs)
+      value += ", " + this->element(put.getTile(), sum(index, number(1))).text;
     if (packed)
       value = variables[put.getTile()] +
               (registersOf(put.getTile()) > 1 ? "[" + index.in(Precedence::Product) + " / 2]" : "");
@@ -130,10 +150,8 @@ LogicalResult Printer::print(tile::ConvertOp convert) {
   RankedTensorType type = typeOf(to);
   std::string source = use(from).text, element = typeName(type.getElementType());
   std::string variable = declare(to);
-  int64_t depth = llvm::divideCeil(type.getDimSize(1), 16);
-  bool narrow = type.getElementType().isF16() || type.getElementType().isBF16();
-  if (narrow && type.getDimSize(0) % 16 == 0 &&
-      layout == tile::firstOperandLayout(type.getDimSize(0), type.getDimSize(1), warps)) {
+  if (loadsByMatrix(convert, warps)) {
+    int64_t depth = llvm::divideCeil(type.getDimSize(1), 16);
     int64_t blocks = registersOf(to) / (4 * depth);
     w.line("load_first_operand<" + Twine(blocks) + ", " + Twine(depth) + ">(" + variable + ", " +
            source + ", " + warpRow(layout) + ");");

@@ -42,6 +42,11 @@ int64_t columnLanes(const Layout &layout, LayoutDim reduced) {
   return mask;
 }
 
+StringRef nameIn(Value value) {
+  auto named = dyn_cast<NameLoc>(value.getLoc());
+  return named ? named.getName().getValue() : StringRef();
+}
+
 bool readsMemory(tile::MapOp map) {
   return map.getBody()
       .walk([](memref::LoadOp) { return WalkResult::interrupt(); })
@@ -116,6 +121,9 @@ LogicalResult Printer::print(tile::MapOp map) {
     for (Value input : map.getInputs())
       if (typeOf(input) == typeOf(result) && llvm::count(map.getInputs(), input) == 1)
         operand = operand && diesAt(operand, map) ? operand : input;
+    // A tile with a name of its own gets a variable of its own.
+    if (operand && isa<NameLoc>(result.getLoc()) && nameIn(result) != nameIn(operand))
+      operand = Value();
     bool taken = llvm::any_of(map.getResults().take_front(i), [&](Value other) {
       return operand && variables.count(operand) && variables.lookup(other) == variables[operand];
     });
@@ -227,11 +235,15 @@ LogicalResult Printer::print(tile::FoldOp fold) {
   std::string copies = isFirstCopy(from);
   if (!copies.empty())
     w.open("if (" + copies + ")");
-  forEachRegister(from, 1, [&](const Expression &index) {
+  bool pairs = holdsPairs(fold.getTile()) && type.getDimSize(1) % 2 == 0;
+  forEachRegister(from, pairs ? 2 : 1, [&](const Expression &index) {
     std::string condition = inside(type, from, index);
+    std::string values = element(fold.getTile(), index).text;
+    if (pairs)
+      values += ", " + element(fold.getTile(), sum(index, number(1))).text;
     w.line((condition.empty() ? "" : "if (" + condition + ") ") +
            "store_shared(element_at<float>(" + scratch + ", " + rowOf(from, index) + ", " +
-           columnOf(from, index) + "), " + element(fold.getTile(), index).text + ");");
+           columnOf(from, index) + "), " + values + ");");
   });
   if (!copies.empty())
     w.close();
@@ -249,9 +261,12 @@ LogicalResult Printer::print(tile::FoldOp fold) {
     if (typeOf(fold.getResult()).getDimSize(0) != slice)
       row = "(" + row + ") % " + std::to_string(slice);
     w.unrolled("slice", fold.getSlices());
+    // A slice of whole turns of the rows' chunks begins where a tile could.
+    std::string place = slice % 8 == 0
+                            ? scratch + ".from_row(slice * " + std::to_string(slice) + "), " + row
+                            : scratch + ", slice * " + std::to_string(slice) + " + " + row;
     w.line(result + " = " + combineName(isMax) + "::apply(" + result +
-           ", load_shared<float>(element_at<float>(" + scratch + ", slice * " + Twine(slice) +
-           " + " + row + ", " + columnOf(to, index) + ")));");
+           ", load_shared<float>(element_at<float>(" + place + ", " + columnOf(to, index) + ")));");
     w.close();
     if (!condition.empty())
       w.close();

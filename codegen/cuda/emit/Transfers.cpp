@@ -101,16 +101,15 @@ LogicalResult Printer::print(tile::LoadOp load) {
 
 LogicalResult Printer::print(tile::StoreOp store) {
   Value tile = store.getTile();
+  if (tile::sharedOf(tile))
+    return printStoreFromShared(store);
   Layout layout = layoutOf(tile);
   RankedTensorType type = typeOf(tile);
   Type memory = cast<MemRefType>(store.getBase().getType()).getElementType();
   std::string base = use(store.getBase()).text, memoryName = typeName(memory);
   std::string stride = store.getStride() ? use(store.getStride()).text : "1";
-  bool pairs = type.getElementType().isF32() && isa<FloatType>(memory) && !store.getFirst() &&
-               !store.getLimit() && !layout.registers.empty() &&
-               layout.registers[0].dim == tile::LayoutDim::Column &&
-               layout.registers[0].stride == 1 && layout.registers[0].extent % 2 == 0 &&
-               type.getDimSize(1) % 2 == 0;
+  bool pairs = holdsPairs(tile) && isa<FloatType>(memory) && !store.getFirst() &&
+               !store.getLimit() && type.getDimSize(1) % 2 == 0;
   std::string copies = isFirstCopy(layout);
   if (!copies.empty())
     w.open("if (" + copies + ")");

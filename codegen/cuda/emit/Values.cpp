@@ -1,6 +1,7 @@
 // How SSA values become C++ variables and expressions.
 #include "codegen/cuda/emit/Printer.h"
 
+#include "mlir/Dialect/Arith/IR/Arith.h"
 #include "llvm/ADT/STLExtras.h"
 
 using namespace mlir;
@@ -14,9 +15,27 @@ namespace {
 RankedTensorType typeOf(Value tile) { return cast<RankedTensorType>(tile.getType()); }
 
 /// Longer expressions get a name also if they are used once.
-constexpr size_t kInlineLength = 48;
+constexpr size_t kInlineLength = 48, kYieldLength = 80;
 
 } // namespace
+
+/// Whether a value of one use is what a map yields, perhaps as another integer type.
+static bool isYielded(Value value) {
+  Operation *user = *value.user_begin();
+  if (isa<arith::IndexCastOp>(user) && user->hasOneUse())
+    user = *user->user_begin();
+  return isa<tile::YieldOp>(user);
+}
+
+/// The variable in "int(variable)"; else empty.
+static std::string castVariable(Value value, const Expression &expression) {
+  StringRef text = expression.text;
+  if (!isa_and_nonnull<arith::IndexCastOp>(value.getDefiningOp()) || !text.consume_front("int(") ||
+      !text.consume_back(")"))
+    return "";
+  bool isName = llvm::all_of(text, [](char c) { return llvm::isAlnum(c) || c == '_'; });
+  return isName ? text.str() : "";
+}
 
 std::string Printer::name(Value value, StringRef otherwise) {
   if (auto named = dyn_cast<NameLoc>(value.getLoc()))
@@ -44,14 +63,20 @@ void Printer::define(Value value, Expression expression) {
               value.getUses().begin()->getOwner()->getBlock() == value.getParentBlock();
   bool inRegion = isa_and_nonnull<tile::MapOp>(value.getParentBlock()->getParentOp());
   bool atom = expression.binds == Precedence::Atom && !isCall && !named && (!isLoad || inRegion);
-  if (!named && ((atom && expression.text.size() < 24) ||
-                 (here && expression.text.size() <= kInlineLength))) {
+  // What a map yields stands right in the assignment.
+  bool yields = here && isYielded(value);
+  size_t most = yields ? kYieldLength : kInlineLength;
+  if (!named &&
+      ((atom && expression.text.size() < 24) || (here && expression.text.size() <= most))) {
     bound[value] = expression;
     return;
   }
   StringRef otherwise = value.getType().isInteger(1)      ? "is"
                         : isa<FloatType>(value.getType()) ? "x"
                                                           : "n";
+  std::string number = castVariable(value, expression); // goes by its name in another type, too
+  if (!number.empty())
+    otherwise = number;
   std::string variable = name(value, otherwise);
   w.line("const " + typeName(value.getType()) + " " + variable + " = " + expression.text + ";");
   bound[value] = {variable};
@@ -81,13 +106,19 @@ std::string Printer::typeName(Type type) {
 
 Layout Printer::layoutOf(Value tile) { return tile::fragmentOf(tile).getLayout(); }
 
-bool Printer::isPacked(Value tile) {
-  Type element = typeOf(tile).getElementType();
-  if (!element.isF16() && !element.isBF16())
-    return false;
-  Layout layout = layoutOf(tile);
+/// Whether registers 2 i and 2 i + 1 hold neighbours of a row.
+static bool inPairs(const Layout &layout) {
   return !layout.registers.empty() && layout.registers[0].dim == LayoutDim::Column &&
          layout.registers[0].stride == 1 && layout.registers[0].extent % 2 == 0;
+}
+
+bool Printer::isPacked(Value tile) {
+  Type element = typeOf(tile).getElementType();
+  return (element.isF16() || element.isBF16()) && inPairs(layoutOf(tile));
+}
+
+bool Printer::holdsPairs(Value tile) {
+  return typeOf(tile).getElementType().isF32() && inPairs(layoutOf(tile));
 }
 
 int64_t Printer::registersOf(Value tile) {
@@ -156,6 +187,8 @@ bool Printer::diesAt(Value value, Operation *op) {
 }
 
 std::string Printer::takeOver(Value value, Value operand, Operation *op) {
+  if (auto place = places.find(value); place != places.end())
+    return variables[value] = place->second;
   bool same = operand && diesAt(operand, op) && registersOf(operand) == registersOf(value) &&
               elementName(operand) == elementName(value);
   if (!same)
@@ -201,7 +234,17 @@ Expression Printer::threadPart(const Layout &layout, LayoutDim dim) {
   for (auto &[known, expression] : threadConstants)
     if (expression == text.text)
       return {known};
-  std::string variable = names.fresh(dim == LayoutDim::Row ? "first_row" : "first_column");
+  // "row_of_4_lanes": as many neighbouring lanes as share it.
+  int64_t sharing = 1;
+  for (const tile::LayoutAxis &axis : layout.lanes) {
+    if (axis.dim == dim)
+      break;
+    sharing *= axis.extent;
+  }
+  std::string variable = names.fresh(std::string(dim == LayoutDim::Row ? "row_of_" : "column_of_") +
+                                     (sharing == 32  ? "warp"
+                                      : sharing == 1 ? "lane"
+                                                     : std::to_string(sharing) + "_lanes"));
   threadConstants.push_back({variable, text.text});
   return {variable};
 }

@@ -17,11 +17,57 @@ std::string Lines::str() const {
   return all;
 }
 
+namespace {
+
+constexpr size_t kWidth = 100;
+
+/// The last place up to `room` where a statement can be broken, or npos.
+size_t breakBefore(llvm::StringRef text, size_t room) {
+  size_t best = llvm::StringRef::npos;
+  for (size_t i = 1; i < std::min(room, text.size()); ++i) {
+    llvm::StringRef rest = text.substr(i);
+    bool after = text[i - 1] == ' ' && i > 1 && text[i - 2] == ',';
+    bool before = text[i - 1] == ' ' && (rest.starts_with("? ") || rest.starts_with(": ") ||
+                                         rest.starts_with("&& ") || rest.starts_with("|| "));
+    if (after || before)
+      best = i;
+  }
+  return best;
+}
+
+} // namespace
+
 void Writer::line(const llvm::Twine &text) {
   std::string body = text.str();
   bool flush = body.empty() || body[0] == '#';
-  lines.text.push_back(flush ? body : std::string(2 * depth, ' ') + body);
+  llvm::StringRef rest = body;
+  std::string indent(flush ? 0 : 2 * depth, ' ');
+  // Long statements go on in the next line, behind a comma or before an operator.
+  while (!flush && !rest.starts_with("//") && indent.size() + rest.size() > kWidth) {
+    size_t end = breakBefore(rest, kWidth - indent.size());
+    if (end == llvm::StringRef::npos)
+      break;
+    lines.text.push_back(indent + rest.take_front(end).rtrim().str());
+    lines.places.push_back(place);
+    rest = rest.drop_front(end);
+    indent = std::string(2 * depth + 4, ' ');
+  }
+  lines.text.push_back(indent + rest.str());
   lines.places.push_back(place);
+}
+
+void Writer::note(llvm::StringRef text) {
+  if (!lines.text.empty() && !llvm::StringRef(lines.text.back()).ends_with("{"))
+    line("");
+  size_t room = kWidth - 2 * depth - 3;
+  while (text.size() > room) {
+    size_t end = text.rfind(' ', room);
+    if (end == llvm::StringRef::npos)
+      break;
+    comment(text.take_front(end));
+    text = text.drop_front(end + 1);
+  }
+  comment(text);
 }
 
 void Writer::unrolled(llvm::StringRef index, int64_t count, int64_t step) {

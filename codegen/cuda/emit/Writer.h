@@ -24,6 +24,8 @@ public:
 
   void line(const llvm::Twine &text);
   void comment(const llvm::Twine &text) { line("// " + text); }
+  /// A comment on the lines to come, apart from those before it, in lines of 100 characters.
+  void note(llvm::StringRef text);
   void open(const llvm::Twine &text) {
     line(text + " {");
     ++depth;

@@ -61,7 +61,8 @@ public:
       if (!tile::sharedOf(load.getTile()))
         wantRows(load.getRowsMutable(), load.getTile());
     } else if (auto store = dyn_cast<tile::StoreOp>(op)) {
-      wantRows(store.getRowsMutable(), store.getTile());
+      if (!tile::sharedOf(store.getTile()))
+        wantRows(store.getRowsMutable(), store.getTile());
     } else if (auto mma = dyn_cast<tile::MmaOp>(op)) {
       if (onTensorCores(mma) && !tile::sharedOf(mma.getA()))
         want(mma.getAMutable(), firstOperandOf(mma, groups.getWarps()));

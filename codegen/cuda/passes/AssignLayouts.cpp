@@ -62,6 +62,7 @@ public:
     function->setAttr(tile::kWarpsAttr, OpBuilder(function).getI64IntegerAttr(warps));
     if (failed(placeOperands(function, warps)))
       return signalPassFailure();
+    placeStores(function);
     splitUses(function);
     LayoutGroups groups(function, warps);
     groups.solve();

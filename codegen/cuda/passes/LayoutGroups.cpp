@@ -93,6 +93,13 @@ void LayoutGroups::collectMap(tile::MapOp map) {
     tie(result, space);
 }
 
+/// Addresses of rows that are copied to or from shared memory. Up to 8 lanes take 128 bytes of
+/// a row at once: a whole line of memory, and few rows, so few addresses, for a thread.
+void LayoutGroups::collectCopy(Value rows, tile::SharedAttr shared) {
+  seed(node(rows),
+       tile::copyRowsLayout(typeOf(rows).getDimSize(0), shared.getLayout().span, warps));
+}
+
 void LayoutGroups::collect(Operation *op) {
   auto same = [&](Value a, Value b) {
     if (inRegisters(a))
@@ -106,16 +113,17 @@ void LayoutGroups::collect(Operation *op) {
       })
       .Case([&](tile::LoadOp load) {
         if (auto shared = tile::sharedOf(load.getTile())) {
-          // Up to 8 lanes take 128 bytes of a row at once: a whole line of memory, and few
-          // rows, so few addresses, for a thread.
-          int64_t lanes = shared.getLayout().span;
-          seed(node(load.getRows()),
-               tile::copyRowsLayout(typeOf(load.getRows()).getDimSize(0), lanes, warps));
+          collectCopy(load.getRows(), shared);
           return;
         }
         tie(load.getRows(), node(load.getTile()));
       })
-      .Case([&](tile::StoreOp store) { tie(store.getRows(), node(store.getTile())); })
+      .Case([&](tile::StoreOp store) {
+        if (auto shared = tile::sharedOf(store.getTile()))
+          collectCopy(store.getRows(), shared);
+        else
+          tie(store.getRows(), node(store.getTile()));
+      })
       .Case([&](tile::MmaOp mma) {
         same(mma.getC(), mma.getResult());
         seed(node(mma.getResult()), accumulatorOf(mma, warps));

@@ -43,6 +43,7 @@ private:
 
   void collect(mlir::Operation *op);
   void collectMap(tile::MapOp map);
+  void collectCopy(mlir::Value rows, tile::SharedAttr shared);
   void spread();
 
   int64_t warps;

@@ -142,23 +142,37 @@ private:
       return base;
     Location loc = loop.getLoc();
     Value steps = arith::ConstantIndexOp::create(b, loc, ahead);
-    return arith::AddIOp::create(b, loc, base,
+    return arith::AddIOp::create(b, named("later_tile"), base,
                                  b.createOrFold<arith::MulIOp>(loc, steps, loop.getStep()));
   }
 
   Value before(Staged &staged, int64_t ahead) {
     OpBuilder b(loop);
     Value iteration = at(b, loop.getLowerBound(), ahead);
-    Value more = arith::CmpIOp::create(b, loop.getLoc(), arith::CmpIPredicate::slt, iteration,
+    Value more = arith::CmpIOp::create(b, named("any"), arith::CmpIPredicate::slt, iteration,
                                        loop.getUpperBound());
+    note(more, "Begin the copy of " + nameOf(staged) + " for " +
+                   (ahead == 0 ? "the first tile." : "tile " + std::to_string(ahead + 1) + "."));
     return clone(b, staged, iteration, loop.getLowerBound(), ahead, more);
   }
 
+  Location named(StringRef name) {
+    return NameLoc::get(StringAttr::get(loop.getContext(), name), loop.getLoc());
+  }
+  static void note(Value value, const std::string &text) {
+    value.getDefiningOp()->setAttr(tile::kNoteAttr, StringAttr::get(value.getContext(), text));
+  }
+  static std::string nameOf(Staged &staged) {
+    auto name = dyn_cast<NameLoc>(staged.copy.getBuffer().getLoc());
+    return name ? name.getName().str() : "the tile";
+  }
+
   Value within(Staged &staged, scf::ForOp carried) {
+    note(staged.get.getTile(), "Wait for " + nameOf(staged) + "; begin its copy for a later tile.");
     OpBuilder b(carried.getContext());
     b.setInsertionPointAfter(staged.get);
     Value iteration = at(b, carried.getInductionVar(), stages - 1);
-    Value more = arith::CmpIOp::create(b, loop.getLoc(), arith::CmpIPredicate::slt, iteration,
+    Value more = arith::CmpIOp::create(b, named("more"), arith::CmpIPredicate::slt, iteration,
                                        carried.getUpperBound());
     return clone(b, staged, iteration, carried.getInductionVar(), stages - 1, more);
   }

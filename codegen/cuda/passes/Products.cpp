@@ -1,6 +1,8 @@
 // See Products.h.
 #include "codegen/cuda/passes/Products.h"
 
+#include "mlir/Dialect/Arith/IR/Arith.h"
+
 using namespace mlir;
 using namespace llmopt;
 using tile::Layout;
@@ -13,11 +15,31 @@ constexpr int64_t kResidentRegisters = 32;
 
 RankedTensorType typeOf(Value value) { return cast<RankedTensorType>(value.getType()); }
 
+/// Whether tensor cores take a tile as first operand: 16-bit floats, whole steps of rows.
+bool isFirstOperand(RankedTensorType type) {
+  bool narrow = type.getElementType().isF16() || type.getElementType().isBF16();
+  return narrow && type.getDimSize(0) % 16 == 0;
+}
+
 RankedTensorType sharedType(RankedTensorType type) {
   tile::SharedLayout layout =
       tile::SharedLayout::of(type.getDimSize(1), type.getElementType().getIntOrFloatBitWidth() / 8);
   auto encoding = tile::SharedAttr::get(type.getContext(), layout.pitch, layout.span);
   return RankedTensorType::get(type.getShape(), type.getElementType(), encoding);
+}
+
+/// `tile` rounded to `element`.
+Value narrowed(OpBuilder &b, Value tile, Type element) {
+  Location loc = tile.getLoc();
+  auto type = RankedTensorType::get(typeOf(tile).getShape(), element);
+  auto map = tile::MapOp::create(b, loc, TypeRange{type}, ValueRange{tile}, ArrayAttr());
+  OpBuilder::InsertionGuard guard(b);
+  Block *body = b.createBlock(&map.getBody(), {},
+                              {typeOf(tile).getElementType(), b.getI32Type(), b.getI32Type()},
+                              {loc, loc, loc});
+  Value rounded = arith::TruncFOp::create(b, loc, element, body->getArgument(0));
+  tile::YieldOp::create(b, loc, ValueRange{rounded});
+  return map.getResult(0);
 }
 
 bool loadsWithoutConversion(tile::LoadOp load) {
@@ -69,10 +91,18 @@ Value placeFirst(OpBuilder &b, tile::MmaOp mma, int64_t warps) {
 
 } // namespace
 
-bool cuda::onTensorCores(tile::MmaOp mma) {
-  RankedTensorType a = typeOf(mma.getA());
-  bool narrow = a.getElementType().isF16() || a.getElementType().isBF16();
-  return narrow && a.getDimSize(0) % 16 == 0;
+bool cuda::onTensorCores(tile::MmaOp mma) { return isFirstOperand(typeOf(mma.getA())); }
+
+bool cuda::loadsByMatrix(tile::ConvertOp convert, int64_t warps) {
+  RankedTensorType type = typeOf(convert.getResult());
+  return tile::sharedOf(convert.getTile()) && isFirstOperand(type) &&
+         tile::fragmentOf(convert.getResult()).getLayout() ==
+             tile::firstOperandLayout(type.getDimSize(0), type.getDimSize(1), warps);
+}
+
+int64_t cuda::lanesOfRow(const Layout &rows) {
+  bool shared = !rows.lanes.empty() && rows.lanes[0].dim == tile::LayoutDim::Replica;
+  return shared ? rows.lanes[0].extent : 1;
 }
 
 Layout cuda::accumulatorOf(tile::MmaOp mma, int64_t warps) {
@@ -101,6 +131,26 @@ LogicalResult cuda::placeOperands(func::FuncOp function, int64_t warps) {
     mma.getBMutable().assign(second);
   }
   return success();
+}
+
+void cuda::placeStores(func::FuncOp function) {
+  llvm::SmallDenseSet<Type> results;
+  function.walk([&](tile::MmaOp mma) {
+    if (onTensorCores(mma))
+      results.insert(mma.getType());
+  });
+  function.walk([&](tile::StoreOp store) {
+    Value tile = store.getTile();
+    Type memory = cast<MemRefType>(store.getBase().getType()).getElementType();
+    if (store.getFirst() || store.getLimit() || !isa<FloatType>(memory) ||
+        !results.contains(tile.getType()))
+      return;
+    OpBuilder b(store);
+    if (memory != typeOf(tile).getElementType())
+      tile = narrowed(b, tile, memory);
+    store.getTileMutable().assign(
+        tile::ConvertOp::create(b, tile.getLoc(), sharedType(typeOf(tile)), tile));
+  });
 }
 
 LogicalResult cuda::verifyProduct(tile::MmaOp mma, int64_t warps) {

@@ -36,7 +36,8 @@ public:
       else if (auto columns = dyn_cast<tile::ReduceColumnsOp>(op))
         addScratch(columns);
       else if (auto fold = dyn_cast<tile::FoldOp>(op))
-        fold.getScratchMutable().assign(buffer(fold.getTile(), "fold"));
+        fold.getScratchMutable().assign(
+            buffer(fold.getTile(), (nameOf(fold.getResult(), "fold") + "_parts").str()));
     }
     function.walk([&](Block *block) { beginEarly(block); });
   }
@@ -73,6 +74,8 @@ private:
     auto copy = tile::CopyAsyncOp::create(b, load.getLoc(), tile::TokenType::get(b.getContext()),
                                           load.getBase(), load.getRows(), load.getFirst(),
                                           load.getStride(), load.getLimit(), memory, zero, Value());
+    if (Attribute note = load->getAttr(tile::kNoteAttr))
+      copy->setAttr(tile::kNoteAttr, note);
     auto get = tile::GetOp::create(b, load.getLoc(), load.getType(), memory, zero, copy.getToken(),
                                    IntegerAttr());
     load.getTile().replaceAllUsesWith(get.getTile());

@@ -1,4 +1,5 @@
 // RUN: llm-opt opt %s --pass-pipeline='builtin.module(attn-to-tile{rows=8 keys=16})' | FileCheck %s
+// RUN: llm-opt opt %s --pass-pipeline='builtin.module(attn-to-tile{rows=8 keys=16 one-loop})' | FileCheck %s --check-prefix=ONE
 
 // The loop over key tiles: a run of full tiles, whose body hides nothing, then at most one
 // tile with the mask. Both bodies exist once, whatever the mask.
@@ -27,6 +28,28 @@
 // CHECK:           scf.yield
 // CHECK-NOT:     tile.mma
 // CHECK:         return
+
+// With one loop: one body, whose mask is in a branch.
+// ONE-LABEL: func.func @causal_attend_8(
+// ONE:         scf.while
+// ONE:         } do {
+// ONE:           scf.for
+// ONE:             %[[PARTIAL:.*]] = arith.cmpi eq
+// ONE:             tile.mma {{.*}} transpose_b
+// ONE:             %[[S:.*]] = tile.map
+// ONE-NOT:           0xFF800000
+// ONE:               tile.yield
+// ONE:             scf.if %[[PARTIAL]]
+// ONE:               tile.map(%[[S]]
+// ONE:                 arith.cmpi sle
+// ONE:                 0xFF800000
+// ONE:                 tile.yield
+// ONE:             } else {
+// ONE-NEXT:          scf.yield %[[S]]
+// ONE:             tile.mma
+// ONE:             scf.yield
+// ONE-NOT:     tile.mma
+// ONE:         return
 func.func @causal(%q: tensor<?x4x16xf32>, %k: tensor<?x2x16xf32>, %v: tensor<?x2x16xf32>, %s: !attn.sequences) -> tensor<?x4x16xf32> {
   %o = attn.attention %q, %k, %v, %s mask(causal) : tensor<?x4x16xf32>, tensor<?x2x16xf32>, tensor<?x2x16xf32>, !attn.sequences -> tensor<?x4x16xf32>
   return %o : tensor<?x4x16xf32>

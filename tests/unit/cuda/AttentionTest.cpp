@@ -1,6 +1,9 @@
 // Attention kernels from NVRTC's PTX, in the simulator, against the float64 oracle.
+#include "codegen/compile/ProgramFacts.h"
 #include "tests/unit/cuda/Support.h"
 #include "tools/harness/SpecGenerator.h"
+#include "tools/llm-opt/Prepare.h"
+#include "tools/llm-opt/Work.h"
 
 #include <algorithm>
 #include <filesystem>
@@ -83,12 +86,35 @@ TEST_P(CudaExample, is_right_on_hard_cases_in_the_simulator) {
   EXPECT_GT(Simulated(textOf(GetParam())).verifyHardCases(), 0u);
 }
 
-TEST_P(CudaExample, compiles_for_every_chip) {
-  for (const char *arch : {"sm_86", "sm_89", "sm_90", "sm_100", "sm_120"}) {
+TEST_P(CudaExample, compiles_for_every_chip_without_spills) {
+  for (const char *arch : {"sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120"}) {
     SCOPED_TRACE(arch);
-    Simulated compiled(textOf(GetParam()), arch);
-    for (const llmopt::bundle::Kernel &kernel : compiled.program.kernels)
-      EXPECT_EQ(compiled.program.images[kernel.image].format, llmopt::bundle::ImageFormat::Cubin);
+    for (const llmopt::CudaBuild &build : buildForCuda(textOf(GetParam()), arch))
+      for (const llmopt::bundle::Kernel &kernel : build.program.kernels) {
+        const llmopt::bundle::Image &image = build.program.images[kernel.image];
+        EXPECT_EQ(image.format, llmopt::bundle::ImageFormat::Cubin);
+        EXPECT_EQ(image.figures.spillStoreBytes + image.figures.stackBytes, 0u) << kernel.entry;
+      }
+  }
+}
+
+TEST_P(CudaExample, visits_the_tiles_that_its_mask_predicts) {
+  Simulated kernel(textOf(GetParam()));
+  if (!kernel.program.facts.kvHeads)
+    GTEST_SKIP() << "no attention";
+  auto function = llvm::cast<mlir::func::FuncOp>(kernel.spec.function);
+  llmopt::bundle::BoundSet surely = llmopt::surelyOf(*llmopt::Signature::of(function));
+  for (auto [queries, keys] : {std::pair<int64_t, int64_t>{70, 300}, {1, 1000}}) {
+    SCOPED_TRACE(testing::Message() << queries << " queries, " << keys << " keys");
+    llmopt::cli::RunFigures figures;
+    llmopt::harness::Call call = kernel.run(shapeOf({queries}, {keys}), figures);
+    llmopt::cli::Prediction expected =
+        llmopt::cli::predict(kernel.program, surely, figures.plan, call);
+    ASSERT_EQ(figures.kernels.size(), expected.tiles.size());
+    for (size_t i = 0; i < expected.tiles.size(); ++i) {
+      EXPECT_EQ(double(figures.kernels[i].visited), expected.tiles[i].visited());
+      EXPECT_EQ(double(figures.kernels[i].predicated), expected.tiles[i].partial);
+    }
   }
 }
 

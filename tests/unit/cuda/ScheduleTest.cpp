@@ -59,4 +59,32 @@ TEST(CudaTarget, unknown_chips_take_the_numbers_of_an_older_one_of_their_generat
   EXPECT_FALSE(runtime::cudaTargetOf("hopper"));
 }
 
+TEST(CudaTarget, resident_blocks_follow_from_what_a_block_takes) {
+  auto resident = [](const char *arch, runtime::BlockNeeds block) {
+    return runtime::residentBlocks(chip(arch), block);
+  };
+  // 168 registers of 32 threads are 5376; a quarter of a multiprocessor has 16384.
+  runtime::Residency wide = resident("sm_80", {128, 168, 40 << 10});
+  EXPECT_EQ(wide.blocks, 3u);
+  EXPECT_STREQ(wide.limit, "registers");
+  // (81 + 1) KiB twice are 164 KiB, all that there is; a byte more is too much.
+  EXPECT_EQ(resident("sm_80", {128, 64, 81 << 10}).blocks, 2u);
+  EXPECT_EQ(resident("sm_80", {128, 64, (81 << 10) + 1}).blocks, 1u);
+  EXPECT_STREQ(resident("sm_80", {128, 64, 81 << 10}).limit, "shared memory");
+  EXPECT_EQ(resident("sm_86", {1024, 32, 0}).blocks, 1u);
+  EXPECT_STREQ(resident("sm_86", {1024, 32, 0}).limit, "threads");
+  EXPECT_EQ(resident("sm_89", {32, 16, 0}).blocks, 24u);
+  EXPECT_STREQ(resident("sm_89", {32, 16, 0}).limit, "blocks");
+}
+
+TEST(CudaTarget, register_budgets_keep_the_wanted_blocks_resident) {
+  EXPECT_EQ(runtime::registerBudget(chip("sm_80"), 128, 1), 255u);
+  EXPECT_EQ(runtime::registerBudget(chip("sm_80"), 128, 2), 255u);
+  EXPECT_EQ(runtime::registerBudget(chip("sm_80"), 128, 3), 168u);
+  for (uint32_t blocks : {1u, 2u, 3u, 4u, 8u}) {
+    uint32_t registers = runtime::registerBudget(chip("sm_90"), 128, blocks);
+    EXPECT_GE(runtime::residentBlocks(chip("sm_90"), {128, registers, 0}).blocks, blocks);
+  }
+}
+
 } // namespace

@@ -1,6 +1,7 @@
 #include "tests/unit/cuda/Support.h"
 
 #include "codegen/cuda/nvrtc/Nvrtc.h"
+#include "tools/llm-opt/Prepare.h"
 
 #include "mlir/Parser/Parser.h"
 
@@ -33,6 +34,14 @@ std::string llmopt::test::cudaProblem() {
   return nvrtc ? "" : nvrtc.status().message();
 }
 
+std::vector<CudaBuild> llmopt::test::buildForCuda(const std::string &text,
+                                                  const std::string &arch) {
+  auto module = mlir::parseSourceString<mlir::ModuleOp>(text, &testContext());
+  if (!module)
+    throw std::runtime_error("the spec does not parse: " + text);
+  return valueOf(buildCuda(specsOf(*module), valueOf(optionsFor("cuda:" + arch))));
+}
+
 Simulated::Simulated(const std::string &text, const std::string &arch)
     : module(mlir::parseSourceString<mlir::ModuleOp>(text, &testContext())) {
   if (!module)
@@ -45,6 +54,13 @@ Simulated::Simulated(const std::string &text, const std::string &arch)
 }
 
 llvm::Error Simulated::run(harness::Call &call) { return runner->run(call); }
+
+harness::Call Simulated::run(const harness::Shape &shape, cli::RunFigures &figures) {
+  cli::PreparedCall ready = valueOf(cli::prepareCall(spec, shape));
+  if (llvm::Error error = runner->run(ready.call, &figures))
+    throw std::runtime_error(llvm::toString(std::move(error)));
+  return std::move(ready.call);
+}
 
 void Simulated::verify(const harness::Shape &shape) {
   harness::Call call = valueOf(harness::generate(spec, shape));

@@ -1,7 +1,7 @@
 // A spec compiled for CUDA and run in the simulator.
 #pragma once
 
-#include "codegen/compile/Compile.h"
+#include "codegen/compile/CudaCompile.h"
 #include "tools/harness/Cases.h"
 #include "tools/llm-opt/Runner.h"
 
@@ -12,6 +12,9 @@ namespace llmopt::test {
 /// Why kernels cannot be compiled here; empty if they can.
 std::string cudaProblem();
 
+/// Every spec of the text, with what it was made by; throws as `Simulated` does.
+std::vector<CudaBuild> buildForCuda(const std::string &text, const std::string &arch);
+
 class Simulated {
 public:
   /// Throws std::runtime_error with the message on failure.
@@ -19,6 +22,8 @@ public:
 
   /// Runs the call and fills its outputs.
   llvm::Error run(harness::Call &call);
+  /// A call of about this shape, run, with what was planned and counted.
+  harness::Call run(const harness::Shape &shape, cli::RunFigures &figures);
   /// Compares a call of this shape with the oracle: adds a test failure on a miss.
   void verify(const harness::Shape &shape);
   void verify(const harness::Case &c);

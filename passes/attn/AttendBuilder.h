@@ -1,0 +1,81 @@
+// Builds one attend kernel: what AttendKernel.cpp (items, rows, results) and AttendLoop.cpp
+// (the walk over tiles of keys) share. Names follow the FlashAttention papers: m the running
+// row maximum, l the running row sum, acc the unnormalised output, all in units of log 2.
+#pragma once
+
+#include "passes/attn/AttendKernel.h"
+
+namespace llmopt {
+
+class AttendBuilder {
+public:
+  AttendBuilder(mlir::ModuleOp module, const Signature &signature, const KernelName &kernel);
+
+  void emit();
+
+private:
+  using Value = mlir::Value;
+  struct State {
+    Value acc, m, l;
+  };
+
+  // Items and rows (AttendKernel.cpp).
+  void emitItem(Value item);
+  void loadItem(Value item);
+  void loadRows();
+  /// A column of one value for each row of the walk; rows beyond the item's repeat its last one.
+  Value
+  rowTile(mlir::Type element,
+          llvm::function_ref<Value(Value query, Value head, Value position, Value row)> value);
+  /// Addresses of the item's rows in a Q-like array, nowhere where `wanted` (i1) is false.
+  Value rowAddresses(const TokenArray &array, Value wanted);
+  Value perHead(int buffer);
+  /// Smallest and largest value of a per-head integer over the item's heads.
+  std::pair<Value, Value> perHeadRange(unsigned scalar);
+  /// The state over all keys: what the slices saw, brought to their common maximum.
+  State foldSlices(State state);
+  void store(State state);
+  Value normalise(State state, bool withSink);
+
+  // The walk (AttendLoop.cpp).
+  Value keyRows(bool isValue, Value key, Value count);
+  Value loadKeys(bool isValue, Value rows);
+  bool hidesByData();
+  Value onlySeen(Value addresses, Value scores);
+  /// exp2(x - m), where m stays -inf until a row sees a key: 0 stands in, exp2 gives 0.
+  llvm::SmallVector<Value> weight(mlir::OpBuilder &b, mlir::ValueRange x);
+  State step(Value tile, State state, TileWalk *masked, Value partial = {});
+  Value scoresOf(Value products, Value key, TileWalk *masked, Value partial);
+  State walkKeys();
+  mlir::SmallVector<Value> turnOfTwoLoops(TileWalk &walk, mlir::ValueRange carried);
+  mlir::SmallVector<Value> turnOfOneLoop(TileWalk &walk, mlir::ValueRange carried);
+
+  Value field(bundle::BufferRole role, unsigned words, unsigned word, Value record,
+              bool isSigned = false) {
+    return k.word(role, record, words, word, isSigned);
+  }
+  Value constant(mlir::OpBuilder &b, double value) {
+    return mlir::arith::ConstantOp::create(b, k.loc, b.getF32FloatAttr(value));
+  }
+  mlir::RankedTensorType column(mlir::Type element) { return k.tileType(rowCount, 1, element); }
+  mlir::RankedTensorType columnF32() { return column(k.b.getF32Type()); }
+
+  attn::AttentionOp op;
+  KernelBuilder k;
+  /// Rows of an item. With several slices, which share out the keys of a tile, the walk has
+  /// `rowCount` rows: the item's for each slice, one after another.
+  int64_t itemRows;
+  int64_t rowCount, keys, slices;
+  bool oneLoop;
+  attn::MaskBounds bounds;
+  int64_t group;
+
+  // The current item.
+  Value firstRow, rowsUsed, kvHead, sequence, keyBegin, keyEnd, partialSlot;
+  Value queryBase, keyBase, queryLen, keyLen, tableBase, batch;
+  RowTiles rows;
+  Value query; ///< the Q tile
+  Value visited, predicated;
+};
+
+} // namespace llmopt

@@ -1,0 +1,254 @@
+// See AttendKernel.h: the walk over the tiles of keys that an item's rows may see, and the
+// online softmax of one tile.
+#include "passes/attn/AttendBuilder.h"
+
+#include "mlir/Dialect/Math/IR/Math.h"
+
+#include <cmath>
+#include <cstddef>
+
+using namespace mlir;
+using namespace llmopt;
+using bundle::BufferRole;
+using Pred = arith::CmpIPredicate;
+
+/// Addresses of `count` keys from `key` on, of K or V.
+Value AttendBuilder::keyRows(bool isValue, Value key, Value count) {
+  RankedTensorType type = k.tileType(keys, 1, k.b.getI64Type());
+  attn::KvCacheType cache = op.getCacheType();
+  if (!cache) {
+    int buffer = k.signature.findBuffer(isValue ? BufferRole::Value : BufferRole::Key);
+    TokenArray array(k, buffer, op.isRaggedKv());
+    Value offset = array.offset(k, batch, keyBase, key, kvHead);
+    return tile::StridedRowsOp::create(k.b, k.loc, type, offset, array.tokenStride, count);
+  }
+  bool ownPool = isValue && !cache.getInterleaved();
+  int pool = k.signature.findBuffer(ownPool ? BufferRole::ValuePool : BufferRole::KeyPool);
+  unsigned inner = cache.getInterleaved() ? 2 : 1;
+  Value slotStride = k.stride(pool, inner + (cache.getHeadMajor() ? 1 : 0));
+  Value headStride = k.stride(pool, inner + (cache.getHeadMajor() ? 0 : 1));
+  Value offset = k.mul(kvHead, headStride);
+  if (isValue && cache.getInterleaved())
+    offset = k.add(offset, k.stride(pool, 1));
+  return tile::PagedRowsOp::create(k.b, k.loc, type, k.pointer(BufferRole::BlockTable), tableBase,
+                                   key, count, cache.getPageSize(), offset, k.stride(pool, 0),
+                                   slotStride);
+}
+
+Value AttendBuilder::loadKeys(bool isValue, Value addresses) {
+  attn::KvCacheType cache = op.getCacheType();
+  BufferRole role = isValue ? BufferRole::Value : BufferRole::Key;
+  if (cache)
+    role = isValue && !cache.getInterleaved() ? BufferRole::ValuePool : BufferRole::KeyPool;
+  int buffer = k.signature.findBuffer(role);
+  Value inner = cache ? Value() : TokenArray(k, buffer, op.isRaggedKv()).innerStride;
+  int64_t dim = isValue ? op.getVDim() : op.getQkDim();
+  return tile::LoadOp::create(k.b, k.named(isValue ? "v" : "k"),
+                              k.tileType(keys, dim, k.elementType(buffer)), k.pointer(buffer),
+                              addresses, Value(), inner, Value());
+}
+
+/// True where the intervals do not tell which keys of a tile are hidden from all its rows.
+bool AttendBuilder::hidesByData() {
+  return !bounds.exact || k.signature.findBuffer(BufferRole::Bias) >= 0;
+}
+
+/// Takes the address from keys that the scores of no row see: 0 times their value would
+/// be NaN where that is NaN or infinite.
+Value AttendBuilder::onlySeen(Value addresses, Value scores) {
+  Value best = tile::ReduceColumnsOp::create(k.b, k.loc, k.tileType(keys, 1, k.b.getF32Type()),
+                                             tile::Combiner::Max, scores, slices);
+  return k.map(cast<RankedTensorType>(addresses.getType()), {addresses, best},
+               [&](OpBuilder &b, ValueRange x, Value, Value) -> SmallVector<Value> {
+                 Value seen = arith::CmpFOp::create(b, k.loc, arith::CmpFPredicate::UNE, x[1],
+                                                    constant(b, -INFINITY));
+                 Value none = arith::ConstantOp::create(b, k.loc, b.getI64IntegerAttr(-1));
+                 return {arith::SelectOp::create(b, k.loc, seen, x[0], none)};
+               });
+}
+
+SmallVector<Value> AttendBuilder::weight(OpBuilder &b, ValueRange x) {
+  Value hidden = constant(b, -INFINITY);
+  Value unseen = arith::CmpFOp::create(b, k.loc, arith::CmpFPredicate::OEQ, x[1], hidden);
+  Value base = KernelBuilder::called(
+      "base", arith::SelectOp::create(b, k.loc, unseen, constant(b, 0), x[1]));
+  Value shifted = arith::SubFOp::create(b, k.loc, x[0], base);
+  return {math::Exp2Op::create(b, k.loc, shifted)};
+}
+
+/// Scaled and modified scores of a tile that begins at `key`, masked as `step` says.
+Value AttendBuilder::scoresOf(Value products, Value key, TileWalk *masked, Value partial) {
+  ScoreMap map(k, rows, key, keyEnd, slices);
+  if (!partial)
+    return map.build(products, masked ? keyBegin : Value());
+  Value scores = map.build(products, Value());
+  auto branch = scf::IfOp::create(k.b, k.loc, TypeRange{scores.getType()}, partial, true);
+  KernelBuilder::noted("The mask, where the tile is not visible throughout.", branch.getResult(0));
+  OpBuilder::InsertionGuard guard(k.b);
+  k.b.setInsertionPointToStart(branch.thenBlock());
+  scf::YieldOp::create(k.b, k.loc,
+                       ScoreMap(k, rows, key, keyEnd, slices).buildMask(scores, keyBegin));
+  k.b.setInsertionPointToStart(branch.elseBlock());
+  scf::YieldOp::create(k.b, k.loc, scores);
+  return branch.getResult(0);
+}
+
+/// One tile of keys: with `masked`, the mask and the item's key range are applied; with
+/// `partial`, where it is true.
+AttendBuilder::State AttendBuilder::step(Value tile, State state, TileWalk *masked, Value partial) {
+  Value key = KernelBuilder::called("first_key", k.mul(tile, k.idx(keys)));
+  Value count = masked ? k.min(k.sub(keyEnd, key), k.idx(keys)) : k.idx(keys);
+  auto addresses = [&](bool isValue) {
+    Value all = KernelBuilder::called(isValue ? "v_rows" : "k_rows", keyRows(isValue, key, count));
+    if (!masked)
+      return all;
+    // Keys that no row may see are zeros, whatever their memory holds.
+    return k.map(cast<RankedTensorType>(all.getType()), {all},
+                 [&](OpBuilder &b, ValueRange element, Value row, Value) -> SmallVector<Value> {
+                   Value wide = arith::IndexCastOp::create(b, k.loc, b.getIndexType(), row);
+                   Value seen = masked->mayContain(b, arith::AddIOp::create(b, k.loc, key, wide));
+                   Value none = arith::ConstantOp::create(b, k.loc, b.getI64IntegerAttr(-1));
+                   return {arith::SelectOp::create(b, k.loc, seen, element[0], none)};
+                 });
+  };
+  Value keyTile = loadKeys(/*isValue=*/false, addresses(false));
+  Value zero = k.splat(rowCount, keys / slices, 0);
+  Value products = KernelBuilder::noted("Scores: s = Q K^T.",
+                                        tile::MmaOp::create(k.b, k.named("s"), zero.getType(),
+                                                            query, keyTile, zero,
+                                                            /*transposeB=*/true, slices));
+  Value scores = scoresOf(products, key, masked, partial);
+
+  Value highest = KernelBuilder::noted(
+      "Online softmax: the new maximum of each row, the factor alpha of all that was summed "
+      "under the old one, the weights exp2(s - m), their sum.",
+      KernelBuilder::called("m_new", k.reduce(tile::Combiner::Max, scores)));
+  Value m = KernelBuilder::called(
+      "m_new", k.map(columnF32(), {state.m, highest},
+                     [&](OpBuilder &b, ValueRange x, Value, Value) -> SmallVector<Value> {
+                       return {arith::MaximumFOp::create(b, k.loc, x[0], x[1])};
+                     }));
+  auto weightOf = [&](OpBuilder &b, ValueRange x, Value, Value) { return weight(b, x); };
+  Value alpha = KernelBuilder::called("alpha", k.map(columnF32(), {state.m, m}, weightOf));
+  Value weights = KernelBuilder::called(
+      "weights", k.map(cast<RankedTensorType>(scores.getType()), {scores, m}, weightOf));
+  Value sum = KernelBuilder::called("row_sum", k.reduce(tile::Combiner::Sum, weights));
+  Value l = KernelBuilder::called(
+      "l", k.map(columnF32(), {state.l, alpha, sum},
+                 [&](OpBuilder &b, ValueRange x, Value, Value) -> SmallVector<Value> {
+                   return {math::FmaOp::create(b, k.loc, x[0], x[1], x[2])};
+                 }));
+  Value valueRows = addresses(true);
+  if (masked && hidesByData())
+    valueRows = onlySeen(valueRows, scores);
+  Value valueTile = loadKeys(/*isValue=*/true, valueRows);
+  auto valueType = cast<RankedTensorType>(valueTile.getType()).getElementType();
+  if (!valueType.isF32())
+    weights = KernelBuilder::called(
+        "p", k.map(k.tileType(rowCount, keys / slices, valueType), {weights},
+                   [&](OpBuilder &b, ValueRange x, Value, Value) -> SmallVector<Value> {
+                     return {arith::TruncFOp::create(b, k.loc, valueType, x[0])};
+                   }));
+  Value scaled = KernelBuilder::noted(
+      "Output: acc = alpha acc + weights V.",
+      KernelBuilder::called(
+          "acc", k.map(cast<RankedTensorType>(state.acc.getType()), {state.acc, alpha},
+                       [&](OpBuilder &b, ValueRange x, Value, Value) -> SmallVector<Value> {
+                         return {arith::MulFOp::create(b, k.loc, x[0], x[1])};
+                       })));
+  Value acc = tile::MmaOp::create(k.b, k.named("acc"), scaled.getType(), weights, valueTile, scaled,
+                                  /*transposeB=*/false, slices);
+  return {acc, m, l};
+}
+
+/// One turn of the walk: a run of full tiles, whose body has no mask, or one partial tile.
+/// Carried are the tile, the state, and how many tiles were visited and predicated.
+SmallVector<Value> AttendBuilder::turnOfTwoLoops(TileWalk &walk, ValueRange carried) {
+  Value tile = carried[0];
+  Value end = KernelBuilder::called("full_end", walk.runEnd(tile));
+  auto run = [&](Value lo, Value hi, ValueRange state, TileWalk *masked) {
+    SmallVector<Value> last =
+        k.forEach(lo, hi, state, [&](Value u, ValueRange s) -> SmallVector<Value> {
+          State next = step(u, {s[0], s[1], s[2]}, masked);
+          return {next.acc, next.m, next.l};
+        });
+    if (masked)
+      last[0].getDefiningOp()->setAttr(tile::kOnceAttr, k.b.getUnitAttr());
+    return last;
+  };
+  SmallVector<Value> full = run(tile, end, carried.slice(1, 3), nullptr);
+  Value isPartial = k.cmp(Pred::eq, end, tile);
+  Value stop = k.select(isPartial, k.add(tile, k.idx(1)), tile);
+  SmallVector<Value> state = run(tile, stop, full, &walk);
+  Value after = k.max(end, stop);
+  Value seen = k.add(carried[4], k.sub(after, tile));
+  Value hidden = k.add(carried[5], k.sub(stop, tile));
+  return {walk.next(after), state[0], state[1], state[2], seen, hidden};
+}
+
+/// One turn of the walk: a run of neighbouring tiles that MAY be visible, full and partial
+/// ones by the same body.
+SmallVector<Value> AttendBuilder::turnOfOneLoop(TileWalk &walk, ValueRange carried) {
+  Value tile = carried[0];
+  Value end = KernelBuilder::called("run_end", walk.visibleEnd(tile));
+  SmallVector<Value> init(carried.slice(1, 3));
+  init.push_back(carried[5]);
+  SmallVector<Value> last =
+      k.forEach(tile, end, init, [&](Value u, ValueRange s) -> SmallVector<Value> {
+        KernelBuilder::noted("The tiles of a run. The copies for the next one are begun as soon "
+                             "as those of this one have come.",
+                             u);
+        u.setLoc(k.named("tile"));
+        Value(s[3]).setLoc(k.named("predicated"));
+        Value partial = KernelBuilder::called("partial", k.cmp(Pred::eq, walk.runEnd(u), u));
+        State next = step(u, {s[0], s[1], s[2]}, &walk, partial);
+        Value one = k.select(partial, k.idx(1), k.idx(0));
+        return {next.acc, next.m, next.l, k.add(s[3], one)};
+      });
+  Value seen = k.add(carried[4], k.sub(end, tile));
+  return {walk.next(end), last[0], last[1], last[2], seen, last[3]};
+}
+
+AttendBuilder::State AttendBuilder::walkKeys() {
+  auto position = [&](StringRef name, Value packed) {
+    Value entry = arith::DivUIOp::create(k.b, k.loc, packed, k.idx(group));
+    Value found =
+        k.word(BufferRole::Rows, entry, 2, unsigned(offsetof(bundle::RowEntry, position) / 4),
+               /*isSigned=*/true);
+    return KernelBuilder::called(name, found);
+  };
+  Value last = k.add(firstRow, k.max(k.sub(rowsUsed, k.idx(1)), k.idx(0)));
+  TileWalk walk(k, bounds,
+                {position("first_position", firstRow), position("last_position", last), queryLen,
+                 keyLen, keyBegin, keyEnd, [&](unsigned scalar) { return perHeadRange(scalar); }},
+                keys);
+
+  Value zero = k.idx(0);
+  SmallVector<Value> init{walk.next(k.floorDiv(keyBegin, keys)),
+                          k.splat(rowCount, op.getVDim(), 0),
+                          k.splat(rowCount, 1, -INFINITY),
+                          k.splat(rowCount, 1, 0),
+                          zero,
+                          zero};
+  SmallVector<Type> types = llvm::to_vector(ValueRange(init).getTypes());
+  auto loop = scf::WhileOp::create(k.b, k.loc, types, init);
+  KernelBuilder::noted("Runs of neighbouring tiles that hold a key which some row may see.",
+                       loop.getResult(0));
+  // Masks that depend on data take addresses from V by the scores, which no copy can run
+  // ahead of.
+  bool together = oneLoop && !hidesByData();
+  SmallVector<Location> locs;
+  for (StringRef name : {together ? "run" : "tile", "acc", "m", "l", "visited", "predicated"})
+    locs.push_back(k.named(name));
+  OpBuilder::InsertionGuard guard(k.b);
+  Block *before = k.b.createBlock(&loop.getBefore(), {}, types, locs);
+  Value more = k.cmp(Pred::slt, before->getArgument(0), walk.none());
+  scf::ConditionOp::create(k.b, k.loc, more, before->getArguments());
+
+  Block *body = k.b.createBlock(&loop.getAfter(), {}, types, locs);
+  scf::YieldOp::create(k.b, k.loc,
+                       together ? turnOfOneLoop(walk, body->getArguments())
+                                : turnOfTwoLoops(walk, body->getArguments()));
+  visited = loop.getResult(4), predicated = loop.getResult(5);
+  return {loop.getResult(1), loop.getResult(2), loop.getResult(3)};
+}

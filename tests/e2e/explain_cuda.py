@@ -1,0 +1,71 @@
+"""llm-opt explain --target cuda:sm_NN: registers, spills, instructions of each kernel."""
+import json
+import os
+import sys
+
+from common import check, run
+
+EXAMPLES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../examples/specs/")
+DECODE = EXAMPLES + "llama-decode-paged.mlir"
+
+
+def refuse(arguments, message, **environment):
+    os.environ.update(environment)
+    result = run("explain", *arguments)
+    for name in environment:
+        del os.environ[name]
+    check(result.returncode == 1 and result.stdout == "", f"{arguments}: {result}")
+    check(message in result.stderr, f"{arguments}: {result.stderr}")
+
+
+refuse([DECODE, "--target", "cuda:sm_75"], "llm-opt explain: no numbers for target 'sm_75'; there "
+       "are some for sm_80, sm_86, sm_89, sm_90, sm_100, sm_120")
+refuse([DECODE, "--target", "gpu"],
+       "llm-opt explain: unknown target 'gpu'; cpu and cuda:sm_80 are of the form wanted")
+refuse([DECODE, "--target", "cuda:sm_80", "--keys", "100"],
+       "llm-opt explain: --keys is for a run, and --target cuda:sm_80 runs nothing")
+refuse([DECODE, "--target", "cuda:sm_80"], "no NVRTC: the CUDA compiler library was not found",
+       LLMOPT_NVRTC="/nowhere/libnvrtc.so.13")
+with open("wide.mlir", "w") as file:
+    file.write(open(DECODE).read().replace("x128x", "x320x"))
+for command in ("explain", "compile"):
+    result = run(command, "wide.mlir", "--target", "cuda:sm_80", *(
+        ["--emit", "cuda"] if command == "compile" else []))
+    check(result.returncode == 1 and "has values of 320 elements a head; CUDA kernels keep a row's "
+          "output in registers, which 256 fit; compile it for the CPU (target cpu)" in result.stderr,
+          f"{command}: {result}")
+
+result = run("env", "--json")
+if isinstance(json.loads(result.stdout)["nvrtc"], str):  # why there is none
+    print("no NVRTC on this machine")
+    sys.exit(77)
+
+for arch in ("sm_80", "sm_120"):
+    result = run("explain", DECODE, "--target", f"cuda:{arch}", "--json")
+    check(result.returncode == 0, result.stderr)
+    facts = json.loads(result.stdout)
+    check(facts["target"] == f"cuda:{arch}" and len(facts["key"]) == 64, facts)
+    check("bytes of shared memory" in facts["schedule"], facts["schedule"])
+    kinds = [kernel["kind"] for kernel in facts["kernels"]]
+    check(kinds[-3:] == ["attend", "attend", "merge"], kinds)
+    for kernel in facts["kernels"]:
+        name = f"{arch} {kernel['entry']}"
+        check(kernel["spill_store_bytes"] == kernel["spill_load_bytes"] == kernel["stack_bytes"] == 0,
+              name)
+        check(0 < kernel["registers"] <= kernel["register_budget"] <= 255, name)
+        check(kernel["blocks_per_sm"] >= 1 and kernel["blocks_limited_by"], name)
+        check(kernel["ptx_bytes"] > 1000 and kernel["cubin_bytes"] > 1000, name)
+        check(kernel["warnings"] == [], name)
+        for count in ("mma", "ldmatrix", "copies_of_16_bytes"):
+            if kernel["kind"] == "attend":
+                check(kernel[count]["found"] == kernel[count]["implied"] > 0, f"{name} {count}")
+            else:
+                check(count not in kernel, name)
+
+result = run("explain", DECODE, "--target", "cuda:sm_90")
+check(result.returncode == 0, result.stderr)
+for want in ("for cuda:sm_90, compiled in", "schedule: rows 16 (4 slices of keys)", "packed rows x",
+             "registers ", "spilled 0 bytes stored and 0 loaded, stack 0 bytes",
+             "on a multiprocessor, limited by", " mma, ", "copies of 16 bytes", "of machine code"):
+    check(want in result.stdout, f"no '{want}' in {result.stdout}")
+sys.exit(0)
