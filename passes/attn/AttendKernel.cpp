@@ -55,6 +55,7 @@ private:
   SmallVector<Value> weight(OpBuilder &b, ValueRange x);
   State step(Value tile, State state, TileWalk *masked);
   State walkKeys();
+  std::pair<Value, Value> positionRange();
   State foldSlices(State state);
   void store(State state);
   Value normalise(State state, bool withSink);
@@ -78,7 +79,7 @@ private:
   int64_t group;
 
   // The current item.
-  Value firstRow, rowsUsed, kvHead, sequence, keyBegin, keyEnd, partialSlot;
+  Value firstRow, rowsUsed, kvHead, sequence, keyBegin, keyEnd, partialSlot, flags;
   Value queryBase, keyBase, queryLen, keyLen, tableBase, batch;
   RowTiles rows;
   Value query; ///< the Q tile
@@ -95,6 +96,7 @@ void AttendKernel::loadItem(Value item) {
   sequence = KernelBuilder::called("sequence", word(WORD_OF(WorkItem, sequence)));
   partialSlot = KernelBuilder::called("partial_slot",
                                       word(WORD_OF(WorkItem, partialSlot), /*isSigned=*/true));
+  flags = KernelBuilder::called("flags", word(WORD_OF(WorkItem, flags)));
   auto quad = [&](unsigned q) { return field(BufferRole::Sequences, 8, q, sequence); };
   queryBase = KernelBuilder::called("query_base", quad(QUAD_OF(SequenceRecord, queryBase)));
   keyBase = KernelBuilder::called("key_base", quad(QUAD_OF(SequenceRecord, keyBase)));
@@ -330,14 +332,35 @@ AttendKernel::State AttendKernel::step(Value tile, State state, TileWalk *masked
   return {acc, m, l};
 }
 
-AttendKernel::State AttendKernel::walkKeys() {
-  auto position = [&](Value packed) {
-    Value entry = arith::DivUIOp::create(k.b, k.loc, packed, k.idx(group));
+/// Smallest and largest position of the item's queries: of the first and the last one, except
+/// where an item has rows of several sequences.
+std::pair<Value, Value> AttendKernel::positionRange() {
+  auto entryOf = [&](Value packed) -> Value {
+    return arith::DivUIOp::create(k.b, k.loc, packed, k.idx(group));
+  };
+  auto position = [&](Value entry) {
     return k.word(BufferRole::Rows, entry, 2, WORD_OF(RowEntry, position), /*isSigned=*/true);
   };
-  Value last = k.add(firstRow, k.max(k.sub(rowsUsed, k.idx(1)), k.idx(0)));
+  Value first = entryOf(firstRow);
+  Value last = entryOf(k.add(firstRow, k.max(k.sub(rowsUsed, k.idx(1)), k.idx(0))));
+  Value lo = position(first), hi = position(last);
+  if (!mayMixSequences(k.signature))
+    return {lo, hi};
+  Value mixed = k.cmp(Pred::eq, flags, k.idx(bundle::kMixedSequences));
+  SmallVector<Value> range =
+      k.forEach(k.add(first, k.idx(1)), k.select(mixed, last, first),
+                {k.min(lo, k.select(mixed, hi, lo)), k.max(hi, k.select(mixed, lo, hi))},
+                [&](Value entry, ValueRange carried) -> SmallVector<Value> {
+                  Value other = position(entry);
+                  return {k.min(carried[0], other), k.max(carried[1], other)};
+                });
+  return {range[0], range[1]};
+}
+
+AttendKernel::State AttendKernel::walkKeys() {
+  auto [queryLo, queryHi] = positionRange();
   TileWalk walk(k, bounds,
-                {position(firstRow), position(last), queryLen, keyLen, keyBegin, keyEnd,
+                {queryLo, queryHi, queryLen, keyLen, keyBegin, keyEnd,
                  [&](unsigned scalar) { return perHeadRange(scalar); }},
                 keys);
 

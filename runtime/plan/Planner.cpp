@@ -240,7 +240,8 @@ Status Planner::State::makeItems(const BatchShape &batch, Plan &plan) {
   } else {
     bool lowered = false;
     LLMOPT_RETURN_IF_ERROR(pieces.cut(context, batch, firstRows, blocks, tiles, rule,
-                                      room.partialRows, lowered));
+                                      std::min(room.partialRows, options.maxPartialRows),
+                                      lowered));
     counters.splitsRefused += lowered;
     emitDealt(context, shape, pieces, deal.deal(context, blocks, tiles, pieces, workers), next,
               plan);
@@ -298,10 +299,10 @@ template <typename T> bool same(const std::vector<T> &a, const std::vector<T> &b
 
 StatusOr<PlanChange> Planner::State::plan(const BatchShape &batch, const ScalarValues &scalars,
                                           Plan &plan, bool itemsStay) {
+  bool itemsKnown = std::exchange(lastIsWhole, false) && itemsStay;
   LLMOPT_RETURN_IF_ERROR(checkLimits(batch));
   context.scalars = &scalars;
   context.closed = context.may.compile(context.facts.may, scalars);
-  bool itemsKnown = std::exchange(lastIsWhole, false) && itemsStay;
   makeTiles(batch);
   ++counters.plans;
   ++counters.cascades[size_t(lastCascade)];

@@ -8,25 +8,29 @@ namespace {
 
 /// A cut moves to a border that is no farther than this share of the mean load.
 constexpr uint64_t kNear = 50;
-/// Attempts with better and better known costs of the splits.
+/// Attempts: what splits cost is known better after the first, and the others move no cuts.
 constexpr int kTries = 3;
 
 uint32_t tilesOf(const RowBlock &block) { return block.endTile - block.firstTile; }
 
-/// One attempt: cuts at multiples of `mean`, from left to right.
+/// One attempt, from left to right: each worker gets its share of what is left, and of what the
+/// cuts that are left will cost.
 class Cutter {
 public:
+  /// `perCut`: what a cut is expected to cost.
   Cutter(const PlanContext &context, std::span<const RowBlock> blocks,
-         std::span<const RowTile> tiles, const LineRule &rule, uint64_t mean, uint64_t nearby)
-      : context(context), blocks(blocks), tiles(tiles), rule(rule), mean(mean), nearby(nearby),
-        heads(context.facts.kvHeads) {}
+         std::span<const RowTile> tiles, const LineRule &rule, uint64_t nearby, uint64_t perCut)
+      : context(context), blocks(blocks), tiles(tiles), rule(rule), nearby(nearby),
+        perCut(perCut), heads(context.facts.kvHeads) {}
 
   LineLoads run(uint64_t total, bool throughTiles, std::vector<LineCut> &out) {
     out[0] = {};
     for (uint32_t w = 1; w < rule.workers; ++w) {
       bool betweenThreads = uint64_t{w} * rule.threads / rule.workers !=
                             uint64_t{w - 1} * rule.threads / rule.workers;
-      seek(mean * w);
+      uint64_t left = rule.workers - w + 1;
+      uint64_t share = (total - lastBase + beginsWith + perCut * (left - 1)) / left + 1;
+      seek(lastBase + (share > beginsWith ? share - beginsWith : 0));
       if (tile && !(throughTiles && betweenThreads && cutThrough()))
         moveToBorder();
       if (place > last)
@@ -42,9 +46,8 @@ public:
   }
 
 private:
-  /// Finds the tile in which the load of all workers so far reaches `goal`.
-  void seek(uint64_t goal) {
-    uint64_t target = goal > extra ? goal - extra : 0;
+  /// Finds the tile at a position.
+  void seek(uint64_t target) {
     while (block < blocks.size() && target >= blockStart + blocks[block].cost * heads) {
       blockStart += blocks[block].cost * heads;
       blockPlace += tilesOf(blocks[block]) * heads;
@@ -79,6 +82,8 @@ private:
     uint64_t fixed = variant.itemCost + piece; // of the piece before the cut
     uint64_t keyTiles = before > fixed ? (before - fixed + variant.tileCost / 2) / variant.tileCost
                                        : 0;
+    if (keyTiles == 0 && 2 * before > fixed + variant.tileCost)
+      keyTiles = 1; // nearer than the border
     bool again = last.place == place.place && last.keyTiles > 0;
     if (again && keyTiles <= last.keyTiles) {
       place = last; // the worker between the two cuts has nothing
@@ -121,7 +126,7 @@ private:
   std::span<const RowBlock> blocks;
   std::span<const RowTile> tiles;
   const LineRule &rule;
-  uint64_t mean, nearby, heads;
+  uint64_t nearby, perCut, heads;
 
   // Where the walk is. Positions leave out what splits cost.
   size_t block = 0;
@@ -147,22 +152,24 @@ LineLoads Line::cut(const PlanContext &context, std::span<const RowBlock> blocks
   for (const RowTile &tile : tiles)
     mostTiles = std::max(mostTiles, tile.visibleTiles);
   for (const Variant &variant : context.variants)
-    tileCost = std::max(tileCost, variant.tileCost + variant.itemCost);
+    tileCost = std::max(tileCost, variant.tileCost + variant.itemCost +
+                                      context.partialRow * variant.tileRows);
   uint64_t mean = total / rule.workers + 1;
   if (rule.threads == 1 || mostTiles <= kShortTiles)
-    return Cutter(context, blocks, tiles, rule, mean, 0).run(total, false, cuts);
+    return Cutter(context, blocks, tiles, rule, 0, 0).run(total, false, cuts);
   LineLoads best{.longest = UINT64_MAX};
+  uint64_t perCut = 0;
   for (int i = 0; i < kTries; ++i) {
-    LineLoads loads =
-        Cutter(context, blocks, tiles, rule, mean, mean / kNear).run(total, true, trial);
+    uint64_t nearby = i == 0 ? mean / kNear : 0;
+    LineLoads loads = Cutter(context, blocks, tiles, rule, nearby, perCut).run(total, true, trial);
     if (loads.longest < best.longest) {
       best = loads;
       std::swap(cuts, trial);
     }
     uint64_t real = loads.total / rule.workers + 1;
-    if (best.longest <= real + real / kNear + tileCost || real == mean)
+    if (best.longest <= real + real / kNear + tileCost)
       break;
-    mean = real;
+    perCut = (loads.total - total) / rule.workers;
   }
   return best;
 }
