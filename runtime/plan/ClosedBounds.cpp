@@ -63,12 +63,12 @@ struct BoundCompiler {
   }
 
   /// a + sign * b where one of them is a single term: it goes into each term of the other.
-  static bool addTo(Bound &a, const Bound &b, int32_t sign) {
+  static bool addTo(Bound &a, const Bound &b, int64_t sign) {
     if (b.count > 1 && a.count > 1)
       return false;
     Bound result = b.count > 1 ? b : a;
     const Term &single = b.count > 1 ? a.terms[0] : b.terms[0];
-    int32_t ofList = b.count > 1 ? sign : 1, ofSingle = b.count > 1 ? 1 : sign;
+    int64_t ofList = b.count > 1 ? sign : 1, ofSingle = b.count > 1 ? 1 : sign;
     if (ofList < 0)
       result.largest = !result.largest;
     for (unsigned i = 0; i < result.count; ++i) {
@@ -136,30 +136,6 @@ bool ClosedBounds::compile(const bundle::BoundSet &set, const ScalarValues &scal
     ++count;
   }
   return true;
-}
-
-int64_t ClosedBounds::valueOf(const Bound &bound, const bundle::BoundInputs &inputs) {
-  auto value = [&](const Term &term) {
-    return term.constant + term.queryLo * inputs.queryLo + term.queryHi * inputs.queryHi +
-           term.queryLen * inputs.queryLen + term.keyLen * inputs.keyLen;
-  };
-  int64_t result = value(bound.terms[0]);
-  for (unsigned i = 1; i < bound.count; ++i) {
-    int64_t other = value(bound.terms[i]);
-    result = bound.largest ? std::max(result, other) : std::min(result, other);
-  }
-  return result;
-}
-
-ClosedBounds::Ranges ClosedBounds::evaluate(const bundle::BoundInputs &inputs) const {
-  Ranges ranges;
-  for (unsigned i = 0; i < count; ++i) {
-    int64_t begin = std::max<int64_t>(valueOf(lows[i], inputs), 0);
-    int64_t end = std::min(valueOf(highs[i], inputs), inputs.keyLen);
-    if (begin < end)
-      ranges.at[ranges.count++] = {begin, end};
-  }
-  return ranges;
 }
 
 } // namespace llmopt::runtime

@@ -7,6 +7,7 @@
 #include "runtime/bundle/BoundsEval.h"
 #include "runtime/plan/Plan.h"
 
+#include <algorithm>
 #include <array>
 
 namespace llmopt::runtime {
@@ -24,16 +25,33 @@ public:
     unsigned count = 0;
   };
 
+  /// A range of queries, and the lengths of their sequence.
+  struct Inputs {
+    int64_t queryLo, queryHi, queryLen, keyLen;
+  };
+
   /// False where the set has no such form. Allocates nothing.
   bool compile(const bundle::BoundSet &set, const ScalarValues &scalars);
-  Ranges evaluate(const bundle::BoundInputs &inputs) const;
+
+  Ranges evaluate(const Inputs &inputs) const {
+    Ranges ranges;
+    for (unsigned i = 0; i < count; ++i) {
+      int64_t begin = std::max<int64_t>(valueOf(lows[i], inputs), 0);
+      int64_t end = std::min(valueOf(highs[i], inputs), inputs.keyLen);
+      if (begin < end)
+        ranges.at[ranges.count++] = {begin, end};
+    }
+    return ranges;
+  }
 
 private:
   static constexpr unsigned kMaxTerms = 4;
   struct Term {
-    int64_t constant = 0;
-    int32_t queryLo = 0, queryHi = 0, queryLen = 0, keyLen = 0;
-    bool isConstant() const { return !queryLo && !queryHi && !queryLen && !keyLen; }
+    int64_t constant = 0, queryLo = 0, queryHi = 0, queryLen = 0, keyLen = 0;
+    int64_t value(const Inputs &inputs) const {
+      return constant + queryLo * inputs.queryLo + queryHi * inputs.queryHi +
+             queryLen * inputs.queryLen + keyLen * inputs.keyLen;
+    }
   };
   /// The smallest of the terms, or the largest.
   struct Bound {
@@ -42,7 +60,14 @@ private:
     bool largest = false;
   };
   friend struct BoundCompiler;
-  static int64_t valueOf(const Bound &bound, const bundle::BoundInputs &inputs);
+  static int64_t valueOf(const Bound &bound, const Inputs &inputs) {
+    int64_t result = bound.terms[0].value(inputs);
+    for (unsigned i = 1; i < bound.count; ++i) {
+      int64_t other = bound.terms[i].value(inputs);
+      result = bound.largest ? std::max(result, other) : std::min(result, other);
+    }
+    return result;
+  }
 
   std::array<Bound, kMaxIntervals> lows, highs;
   unsigned count = 0;

@@ -1,6 +1,7 @@
 #include "runtime/plan/CostModel.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 
 namespace llmopt::runtime {
@@ -34,7 +35,10 @@ std::vector<Variant> attendVariants(const Program &program) {
                         .tileKeys = kernel.tileKeys,
                         .costPerTile = kernel.costPerTile,
                         .tileCost = 0,
-                        .itemCost = 0});
+                        .itemCost = 0,
+                        .tileShift = std::has_single_bit(kernel.tileKeys)
+                                         ? std::countr_zero(kernel.tileKeys)
+                                         : -1});
     least = variants.size() == 1 ? kernel.costPerTile : std::min(least, kernel.costPerTile);
   }
   // Far from overflow: a sum of 2^31 keys, 2^16 heads and 2^10 units stays below 2^63.

@@ -22,6 +22,11 @@ struct Variant {
   uint32_t tileRows, tileKeys;
   double costPerTile;
   uint64_t tileCost, itemCost; ///< in units
+  int tileShift = -1;          ///< tileKeys is 2 to the power of it; -1: of nothing
+
+  uint32_t keyTileOf(uint32_t key) const {
+    return tileShift >= 0 ? key >> tileShift : key / tileKeys;
+  }
 };
 
 inline constexpr uint64_t kTileUnits = 1024;

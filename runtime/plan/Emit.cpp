@@ -1,6 +1,8 @@
 #include "runtime/plan/Emit.h"
 
 #include <algorithm>
+#include <cstddef>
+#include <cstring>
 
 namespace llmopt::runtime {
 
@@ -18,6 +20,28 @@ WorkItem itemOf(const RowTile &tile, uint32_t tileKeys) {
           .partialSlot = -1,
           .flags = tile.flags};
 }
+
+/// An item as two vectors: of those that differ in their head, one store each.
+class Halves {
+public:
+  explicit Halves(const WorkItem &item) { std::memcpy(halves, &item, sizeof(item)); }
+  void write(uint32_t kvHead, WorkItem &to) {
+    halves[0][2] = kvHead;
+    std::memcpy(&to, halves, sizeof(to));
+  }
+  void write(uint32_t kvHead, uint32_t keyBegin, uint32_t keyEnd, int32_t slot, WorkItem &to) {
+    halves[1][0] = keyBegin;
+    halves[1][1] = keyEnd;
+    halves[1][2] = uint32_t(slot);
+    write(kvHead, to);
+  }
+
+private:
+  static_assert(offsetof(WorkItem, kvHead) == 8 && offsetof(WorkItem, keyBegin) == 16 &&
+                offsetof(WorkItem, keyEnd) == 20 && offsetof(WorkItem, partialSlot) == 24);
+  typedef uint32_t Half __attribute__((vector_size(16)));
+  Half halves[2];
+};
 
 /// Places of partials, and merges: for one head of a block after the other.
 class Partials {
@@ -65,14 +89,17 @@ private:
   void merge() {
     uint32_t stride = columnRows ? columnRows : tile->rowCount;
     uint32_t first = uint32_t(base) + (columnRows ? tile->blockRow : 0);
-    for (uint32_t r = 0; r < tile->rowCount; ++r)
-      plan.merges.push({.row = tile->firstRow + r,
-                        .kvHead = head,
-                        .sequence = tile->record,
-                        .firstPartial = first + r,
-                        .count = parts,
-                        .stride = stride,
-                        .reserved = {}});
+    // Two vectors as well: rows and partials go up together.
+    static_assert(offsetof(bundle::MergeItem, row) == 0 &&
+                  offsetof(bundle::MergeItem, firstPartial) == 12);
+    typedef uint32_t Half __attribute__((vector_size(16)));
+    Half low = {tile->firstRow, head, tile->record, first}, high = {parts, stride, 0, 0};
+    bundle::MergeItem *out = plan.merges.end();
+    for (uint32_t r = 0; r < tile->rowCount; ++r, low += Half{1, 0, 0, 1}) {
+      std::memcpy(out + r, &low, sizeof(low));
+      std::memcpy(reinterpret_cast<uint8_t *>(out + r) + sizeof(low), &high, sizeof(high));
+    }
+    plan.merges.setSize(plan.merges.size() + tile->rowCount);
   }
 
   Plan &plan;
@@ -126,10 +153,11 @@ private:
       while (nextCut() == LineCut{place, 0})
         openWorker();
       uint64_t run = std::min<uint64_t>(heads - head, nextCut().place - place);
-      for (uint64_t i = 0; i < run; ++i) {
-        item.kvHead = head++;
-        items.push(item);
-      }
+      WorkItem *out = items.end();
+      Halves halves(item);
+      for (uint64_t i = 0; i < run; ++i)
+        halves.write(head++, out[i]);
+      items.setSize(items.size() + run);
       place += run;
       if (head < heads && nextCut().place == place && nextCut().keyTiles) {
         partials.beginHead(block, head);
@@ -228,34 +256,26 @@ template <typename Visit> void forTilesOfHeads(const Batch &batch, uint32_t head
 
 } // namespace
 
-void emitDealt(PlanContext &context, const Batch &batch, const Pieces &pieces,
+void emitDealt(PlanContext &context, const Batch &batch, const Pieces &pieces, const Deal &deal,
                std::span<const uint16_t> workerOf, std::vector<uint32_t> &next, Plan &plan) {
   uint32_t heads = context.facts.kvHeads, workers = plan.workers;
   auto isItem = [&](const RowBlock &block, uint32_t t) {
     return !block.columnRows || batch.tiles[t].visibleTiles > 0;
   };
-  // How many each worker has of each kernel.
-  next.assign(plan.attends.size() * (workers + 1), 0);
-  size_t i = 0;
-  forTilesOfHeads(batch, heads, [&](const RowBlock &block, uint32_t, uint32_t t) {
-    if (!isItem(block, t))
-      return;
-    uint32_t *counts =
-        next.data() + context.variantOf(batch.tiles[t]).attend * size_t{workers + 1} + 1;
-    for (size_t p = pieces.of(t).size(); p > 0; --p)
-      ++counts[workerOf[i++]];
-  });
+  next.resize(plan.attends.size() * (workers + 1));
   for (size_t a = 0; a < plan.attends.size(); ++a) {
     AttendPlan &attend = plan.attends[a];
+    std::span<const uint32_t> counts = deal.countsOf(uint32_t(a));
     uint32_t *begins = next.data() + a * (workers + 1);
+    begins[0] = 0;
     for (uint32_t w = 0; w < workers; ++w)
-      begins[w + 1] += begins[w];
+      begins[w + 1] = begins[w] + counts[w];
     attend.itemOffsets.setSize(workers + 1);
     std::copy_n(begins, workers + 1, attend.itemOffsets.begin());
     attend.items.setSize(begins[workers]);
   }
   Partials partials(plan);
-  i = 0;
+  size_t i = 0;
   forTilesOfHeads(batch, heads, [&](const RowBlock &block, uint32_t head, uint32_t t) {
     const RowTile &tile = batch.tiles[t];
     const Variant &variant = context.variantOf(tile);
@@ -264,16 +284,12 @@ void emitDealt(PlanContext &context, const Batch &batch, const Pieces &pieces,
     std::span<const Piece> parts = pieces.of(t);
     partials.beginTile(tile, parts.size() > 1);
     if (isItem(block, t)) {
-      WorkItem item = itemOf(tile, variant.tileKeys);
-      item.kvHead = head;
+      Halves item(itemOf(tile, variant.tileKeys));
       uint32_t *places = next.data() + variant.attend * size_t{workers + 1};
       WorkItem *items = plan.attends[variant.attend].items.data();
-      for (const Piece &part : parts) {
-        item.keyBegin = part.beginTile * variant.tileKeys;
-        item.keyEnd = part.endTile * variant.tileKeys;
-        item.partialSlot = partials.nextSlot();
-        items[places[workerOf[i++]]++] = item;
-      }
+      for (const Piece &part : parts)
+        item.write(head, part.beginTile * variant.tileKeys, part.endTile * variant.tileKeys,
+                   partials.nextSlot(), items[places[workerOf[i++]]++]);
     }
     partials.endTile();
     if (t + 1 == block.endTile)

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "runtime/plan/RowTiles.h"
+#include "runtime/plan/split/Deal.h"
 #include "runtime/plan/split/Line.h"
 #include "runtime/plan/split/Pieces.h"
 
@@ -20,7 +21,7 @@ struct Batch {
 void emitLine(PlanContext &context, const Batch &batch, std::span<const LineCut> cuts, Plan &plan);
 
 /// Items that were dealt as wholes; each worker's stay in natural order. `next` is scratch.
-void emitDealt(PlanContext &context, const Batch &batch, const Pieces &pieces,
+void emitDealt(PlanContext &context, const Batch &batch, const Pieces &pieces, const Deal &deal,
                std::span<const uint16_t> workerOf, std::vector<uint32_t> &next, Plan &plan);
 
 } // namespace llmopt::runtime

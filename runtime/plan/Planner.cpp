@@ -29,14 +29,17 @@ void keepInvariantVariants(std::vector<Variant> &variants) {
   std::erase_if(variants, [&](const Variant &v) { return v.tileKeys != tileKeys; });
 }
 
-Status checkBatch(const BatchShape &batch, uint32_t group) {
+/// Sizes that no plan can have. `firstRows` becomes each sequence's first packed row, and the end.
+Status checkBatch(const BatchShape &batch, uint32_t group, std::vector<uint32_t> &firstRows) {
   if (batch.sequences.size() > kMaxU32)
     return makeStatus(StatusCode::ResourceExhausted,
                       "batch has {} sequences; at most {} are allowed", batch.sequences.size(),
                       kMaxU32);
   uint64_t rows = 0;
+  firstRows.resize(batch.sequences.size() + 1);
   for (size_t s = 0; s < batch.sequences.size(); ++s) {
     const SequenceShape &sequence = batch.sequences[s];
+    firstRows[s] = static_cast<uint32_t>(rows);
     for (int64_t length : {sequence.queryLen, sequence.keyLen})
       if (length < 0 || length > kMaxLength)
         return invalidArgument("sequence {} has {} queries and {} keys; 0 to {} are "
@@ -49,7 +52,15 @@ Status checkBatch(const BatchShape &batch, uint32_t group) {
                         "heads of a group) up to sequence {}; use a smaller batch",
                         kMaxU32, group, s);
   }
+  firstRows.back() = static_cast<uint32_t>(rows);
   return {};
+}
+
+uint64_t queryTokensOf(const BatchShape &batch) {
+  uint64_t tokens = 0;
+  for (const SequenceShape &sequence : batch.sequences)
+    tokens += static_cast<uint64_t>(sequence.queryLen);
+  return tokens;
 }
 
 } // namespace
@@ -67,7 +78,7 @@ public:
   CascadeAnswer lastCascade = CascadeAnswer::Off;
 
 private:
-  Status checkLimits(const BatchShape &batch) const;
+  Status checkLimits(const BatchShape &batch);
   void makeTiles(const BatchShape &batch);
   void addSequence(const SequenceShape &sequence, uint32_t index);
   CascadeRule cascadeRule() const;
@@ -117,24 +128,25 @@ Planner::State::State(const Program &program, const PlanOptions &options, const 
   firstRows.reserve(limits.rows + 1);
   placed.reserve(limits.rows);
   if (rule.policy != SplitPolicy::Auto) {
+    size_t attends = attendVariants(program).size();
     pieces = Pieces({.pieces = room.items / heads, .tiles = tileRoom});
-    deal = Deal(workers, room.items / heads, room.items);
-    next.reserve((workers + 1) * context.variants.size() * 2);
+    deal = Deal(workers, uint32_t(attends), room.items / heads, room.items);
+    next.reserve((workers + 1) * attends);
   }
   if (options.cascadeLevels)
     cascade = Cascade(limits.rows, 2 * limits.rows);
 }
 
-Status Planner::State::checkLimits(const BatchShape &batch) const {
-  LLMOPT_RETURN_IF_ERROR(checkBatch(batch, context.group));
-  uint64_t tokens = 0;
-  for (const SequenceShape &sequence : batch.sequences)
-    tokens += uint64_t(sequence.queryLen);
+Status Planner::State::checkLimits(const BatchShape &batch) {
+  if (batch.sequences.size() <= limits.rows)
+    LLMOPT_RETURN_IF_ERROR(checkBatch(batch, context.group, firstRows));
+  uint64_t tokens = firstRows.empty() ? 0 : firstRows.back() / context.group;
   if (batch.sequences.size() > limits.rows || tokens > limits.queryTokens)
     return makeStatus(StatusCode::ResourceExhausted,
                       "a batch of {} sequences and {} query tokens; the planner was made for {} "
                       "and {}",
-                      batch.sequences.size(), tokens, limits.rows, limits.queryTokens);
+                      batch.sequences.size(), queryTokensOf(batch), limits.rows,
+                      limits.queryTokens);
   return {};
 }
 
@@ -176,13 +188,6 @@ void Planner::State::makeTiles(const BatchShape &batch) {
   std::swap(blocks, lastBlocks);
   tiles.clear();
   blocks.clear();
-  firstRows.clear();
-  uint32_t row = 0;
-  for (const SequenceShape &sequence : batch.sequences) {
-    firstRows.push_back(row);
-    row += uint32_t(sequence.queryLen) * context.group;
-  }
-  firstRows.push_back(row);
   bool cuts = rule.policy == SplitPolicy::Auto || rule.policy == SplitPolicy::ByLength;
   lastCascade = CascadeAnswer::Off;
   if (options.cascadeLevels) {
@@ -243,8 +248,8 @@ Status Planner::State::makeItems(const BatchShape &batch, Plan &plan) {
                                       std::min(room.partialRows, options.maxPartialRows),
                                       lowered));
     counters.splitsRefused += lowered;
-    emitDealt(context, shape, pieces, deal.deal(context, blocks, tiles, pieces, workers), next,
-              plan);
+    emitDealt(context, shape, pieces, deal, deal.deal(context, blocks, tiles, pieces, workers),
+              next, plan);
   }
   // Merges cost about the same each: equal shares.
   plan.mergeOffsets.setSize(workers + 1);
@@ -374,33 +379,28 @@ StatusOr<Planner> Planner::create(const Program &program, const PlanOptions &opt
 }
 
 StatusOr<Plan> makePlan(const Program &program, const BatchShape &batch,
-                        const ScalarValues &scalars, const PlanOptions &options) {
+                        const ScalarValues &scalars, const PlanOptions &options) try {
   const AttentionFacts &facts = program.facts;
-  LLMOPT_RETURN_IF_ERROR(checkBatch(batch, facts.kvHeads ? facts.queryHeads / facts.kvHeads : 0));
+  std::vector<uint32_t> firstRows;
+  LLMOPT_RETURN_IF_ERROR(
+      checkBatch(batch, facts.kvHeads ? facts.queryHeads / facts.kvHeads : 0, firstRows));
   PlanLimits limits{.rows = batch.sequences.size()};
   int64_t longest = 0;
-  for (const SequenceShape &sequence : batch.sequences) {
-    limits.queryTokens += uint64_t(sequence.queryLen);
+  limits.queryTokens = queryTokensOf(batch);
+  for (const SequenceShape &sequence : batch.sequences)
     longest = std::max(longest, sequence.keyLen);
-  }
   limits.splits = mostSplits(program, options, uint64_t(longest));
   StatusOr<Planner> planner = Planner::create(program, options, limits);
   if (!planner)
     return planner.status();
-  try {
-    Plan plan = makeRoom(program, planner->room());
-    StatusOr<PlanChange> change = planner->plan(batch, scalars, plan);
-    if (!change)
-      return change.status();
-    return plan;
-  } catch (const std::bad_alloc &) {
-    return makeStatus(StatusCode::ResourceExhausted,
-                      "no memory for the plan of a batch of {} sequences", batch.sequences.size());
-  }
-}
-
-int64_t positionOf(const AttentionFacts &facts, const SequenceShape &sequence, int64_t query) {
-  return facts.topLeft ? query : query + sequence.keyLen - sequence.queryLen;
+  Plan plan = makeRoom(program, planner->room());
+  StatusOr<PlanChange> change = planner->plan(batch, scalars, plan);
+  if (!change)
+    return change.status();
+  return plan;
+} catch (const std::bad_alloc &) {
+  return makeStatus(StatusCode::ResourceExhausted,
+                    "no memory for the plan of a batch of {} sequences", batch.sequences.size());
 }
 
 Status checkTable(const BatchShape &batch, uint32_t pageSize, std::span<const int64_t> columns) {

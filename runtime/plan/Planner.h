@@ -74,8 +74,10 @@ StatusOr<Plan> makePlan(const bundle::Program &program, const BatchShape &batch,
                         const ScalarValues &scalars, const PlanOptions &options);
 
 /// Position among the keys of query `query` of a sequence.
-int64_t positionOf(const bundle::AttentionFacts &facts, const SequenceShape &sequence,
-                   int64_t query);
+inline int64_t positionOf(const bundle::AttentionFacts &facts, const SequenceShape &sequence,
+                          int64_t query) {
+  return facts.topLeft ? query : query + sequence.keyLen - sequence.queryLen;
+}
 
 /// Refuses a sequence that is longer than its part of the page table can hold:
 /// the kernel would read past it. `columns` has one entry for each sequence, or

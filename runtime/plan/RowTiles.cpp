@@ -18,6 +18,17 @@ struct Run {
   int64_t first, last; ///< tiles, inclusive
 };
 
+/// Query positions of a sequence's rows: `row` counts from the sequence's first.
+ClosedBounds::Inputs inputsOf(const PlanContext &context, const SequenceShape &sequence,
+                              uint32_t row, uint32_t rowCount) {
+  // A decode step has one tile for all rows of a sequence: spare it the divisions.
+  bool ends = row + rowCount == uint32_t(sequence.queryLen) * context.group;
+  int64_t first = row == 0 ? 0 : row / context.group;
+  int64_t last = ends ? sequence.queryLen - 1 : (row + rowCount - 1) / context.group;
+  return {positionOf(context.facts, sequence, first), positionOf(context.facts, sequence, last),
+          sequence.queryLen, sequence.keyLen};
+}
+
 /// Key tiles that the ranges touch.
 int64_t countTiles(const ClosedBounds::Ranges &ranges, int64_t tileKeys) {
   std::array<Run, ClosedBounds::kMaxIntervals> runs;
@@ -69,35 +80,29 @@ void cutRows(std::span<const Variant> variants, uint64_t rows, std::vector<RowCu
   }
 }
 
-bundle::BoundInputs boundInputs(const PlanContext &context, const SequenceShape &sequence,
-                                uint32_t row, uint32_t rowCount) {
-  int64_t firstQuery = row / context.group;
-  int64_t lastQuery = (row + rowCount - 1) / context.group;
-  return {.queryLo = positionOf(context.facts, sequence, firstQuery),
-          .queryHi = positionOf(context.facts, sequence, lastQuery),
-          .queryLen = sequence.queryLen,
-          .keyLen = sequence.keyLen,
-          .scalars = context.scalars->values,
-          .perHeadMin = context.scalars->perHeadMin,
-          .perHeadMax = context.scalars->perHeadMax};
-}
-
 const KeySet &visibleKeys(PlanContext &context, const SequenceShape &sequence,
                           uint32_t firstRowOfSequence, const RowTile &tile) {
-  bundle::evaluate(
-      context.facts.may,
-      boundInputs(context, sequence, tile.firstRow - firstRowOfSequence, tile.rowCount),
-      context.keySet);
+  ClosedBounds::Inputs inputs =
+      inputsOf(context, sequence, tile.firstRow - firstRowOfSequence, tile.rowCount);
+  bundle::evaluate(context.facts.may,
+                   {.queryLo = inputs.queryLo,
+                    .queryHi = inputs.queryHi,
+                    .queryLen = inputs.queryLen,
+                    .keyLen = inputs.keyLen,
+                    .scalars = context.scalars->values,
+                    .perHeadMin = context.scalars->perHeadMin,
+                    .perHeadMax = context.scalars->perHeadMax},
+                   context.keySet);
   return context.keySet;
 }
 
 void setKeys(PlanContext &context, const SequenceShape &sequence, uint32_t firstRowOfSequence,
              int64_t fromKey, RowTile &tile) {
   const Variant &variant = context.variantOf(tile);
-  int64_t tileKeys = variant.tileKeys, begin = 0, end = 0, visible = 0;
+  int64_t begin = 0, end = 0, visible = 0;
   if (context.closed) {
     ClosedBounds::Ranges ranges = context.may.evaluate(
-        boundInputs(context, sequence, tile.firstRow - firstRowOfSequence, tile.rowCount));
+        inputsOf(context, sequence, tile.firstRow - firstRowOfSequence, tile.rowCount));
     unsigned kept = 0;
     for (unsigned i = 0; i < ranges.count; ++i) {
       ClosedBounds::Range range{std::max(ranges.at[i].begin, fromKey), ranges.at[i].end};
@@ -109,13 +114,14 @@ void setKeys(PlanContext &context, const SequenceShape &sequence, uint32_t first
     }
     ranges.count = kept;
     if (kept) {
-      begin /= tileKeys;
-      end = (end - 1) / tileKeys + 1;
-      visible = kept == 1 ? end - begin : countTiles(ranges, tileKeys);
+      begin = variant.keyTileOf(uint32_t(begin));
+      end = variant.keyTileOf(uint32_t(end - 1)) + 1;
+      visible = kept == 1 ? end - begin : countTiles(ranges, variant.tileKeys);
     }
   } else {
     const KeySet &keys = visibleKeys(context, sequence, firstRowOfSequence, tile);
     if (std::optional<int64_t> first = keys.firstVisible(fromKey, sequence.keyLen)) {
+      int64_t tileKeys = variant.tileKeys;
       begin = *first / tileKeys;
       end = *keys.lastVisible(fromKey, sequence.keyLen) / tileKeys + 1;
       visible = keys.visibleTiles(begin * tileKeys, sequence.keyLen, tileKeys);

@@ -68,10 +68,6 @@ struct RowCut {
 };
 void cutRows(std::span<const Variant> variants, uint64_t rows, std::vector<RowCut> &cuts);
 
-/// Query positions of a sequence's rows: `row` counts from the sequence's first.
-bundle::BoundInputs boundInputs(const PlanContext &context, const SequenceShape &sequence,
-                                uint32_t row, uint32_t rowCount);
-
 /// Keys that some row of the tile may see, from its first key tile on. Overwritten by the next
 /// call.
 const bundle::KeySet &visibleKeys(PlanContext &context, const SequenceShape &sequence,

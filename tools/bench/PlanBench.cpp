@@ -148,13 +148,17 @@ Status measure(const Case &which, uint32_t count, std::vector<double> &times, Pl
 int main(int argc, char **argv) {
   uint32_t count = 3000, tries = 3;
   bool gate = false;
+  std::string only;
   CLI::App app{"Host time of a plan, and its marks"};
   app.add_option("--plans", count, "measured plans of each case (3000)")
       ->check(CLI::Range(100, 1000000));
+  app.add_option("--only", only, "one case, by name");
   app.add_flag("--gate", gate, "exit 1 where the p50 is beyond twice a mark, in three tries");
   CLI11_PARSE(app, argc, argv);
   bool failed = false;
   for (const Case &which : kCases) {
+    if (!only.empty() && only != which.name)
+      continue;
     bool slow = true;
     for (uint32_t i = 0; slow && i < (gate ? tries : 1); ++i) {
       std::vector<double> times;

@@ -175,7 +175,7 @@ int64_t Cascade::sharedEnd(Build &build, const Part &part) const {
   int64_t end = int64_t(build.batch.prefixes[part.node].keyEnd) / unit * unit;
   if (end <= part.fromKey)
     return part.fromKey;
-  bundle::BoundInputs inputs{.queryLo = INT64_MAX, .queryHi = INT64_MIN, .queryLen = 1};
+  ClosedBounds::Inputs inputs{INT64_MAX, INT64_MIN, 1, 0};
   for (uint32_t i = part.first; i < part.last; ++i) {
     const SequenceShape &sequence = build.batch.sequences[order[i]];
     inputs.queryLo = std::min(inputs.queryLo, positionOf(build.context.facts, sequence, 0));

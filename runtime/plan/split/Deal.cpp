@@ -16,11 +16,12 @@ uint32_t sizeOf(uint64_t cost) {
 
 } // namespace
 
-Deal::Deal(uint32_t workers, uint64_t pieces, uint64_t itemRoom) {
+Deal::Deal(uint32_t workers, uint32_t attends, uint64_t pieces, uint64_t itemRoom) {
   lots.reserve(pieces);
   sorted.reserve(pieces);
   sizeEnds.resize(kSizes + 1);
   loads.resize(workers);
+  counts.resize(size_t{workers} * attends);
   workerOf.reserve(itemRoom);
 }
 
@@ -40,7 +41,8 @@ void Deal::collect(const PlanContext &context, std::span<const RowBlock> blocks,
       uint64_t split = parts.size() > 1 || block.columnRows ? context.partialRow * tile.rowCount : 0;
       for (const Piece &part : parts)
         lots.push_back(
-            {variant.itemCost + part.visibleTiles * variant.tileCost + split, items + local++, 0});
+            {variant.itemCost + part.visibleTiles * variant.tileCost + split, items + local++, 0,
+             variant.attend});
     }
     for (size_t i = from; i < lots.size(); ++i)
       lots[i].stride = local;
@@ -53,25 +55,26 @@ void Deal::fill(std::span<const Lot> some, uint32_t heads, uint64_t mean) {
   auto roomOf = [&](size_t worker) { return mean > loads[worker] ? mean - loads[worker] : 0; };
   size_t worker = 0;
   uint64_t place = 0, room = roomOf(0);
-  for (const Lot &lot : some)
-    for (uint32_t head = 0; head < heads; ++head) {
+  for (const Lot &lot : some) {
+    uint32_t item = lot.first;
+    uint32_t *own = counts.data() + lot.attend * loads.size();
+    for (uint32_t head = 0; head < heads; ++head, item += lot.stride) {
       while (place + lot.cost / 2 > room && worker + 1 < loads.size())
-        room += roomOf(++worker); // not touched yet: loads are of the sizes before
-      workerOf[lot.first + head * lot.stride] = uint16_t(worker);
+        room += roomOf(++worker); // of none of this size yet
+      workerOf[item] = uint16_t(worker);
       place += lot.cost;
+      loads[worker] += lot.cost;
+      ++own[worker];
     }
-  for (const Lot &lot : some)
-    for (uint32_t head = 0; head < heads; ++head)
-      loads[workerOf[lot.first + head * lot.stride]] += lot.cost;
+  }
 }
 
 std::span<const uint16_t> Deal::deal(const PlanContext &context, std::span<const RowBlock> blocks,
                                      std::span<const RowTile> tiles, const Pieces &pieces,
                                      uint32_t workers) {
   collect(context, blocks, tiles, pieces);
-  workerOf.assign(items, 0);
-  if (workers == 1)
-    return workerOf;
+  workerOf.resize(items);
+  std::fill(counts.begin(), counts.end(), 0);
   std::fill(sizeEnds.begin(), sizeEnds.end(), 0);
   uint64_t total = 0;
   for (const Lot &lot : lots) {

@@ -60,8 +60,9 @@ private:
     if (block == blocks.size())
       return;
     const RowBlock &in = blocks[block];
-    uint64_t head = (target - blockStart) / in.cost;
-    before = target - blockStart - head * in.cost;
+    uint64_t head = 0; // few heads: cheaper than a division
+    for (before = target - blockStart; before >= in.cost; before -= in.cost)
+      ++head;
     const RowTile *first = tiles.data() + in.firstTile, *end = tiles.data() + in.endTile;
     tile = first;
     if (end - first > 1)
