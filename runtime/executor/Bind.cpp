@@ -223,7 +223,7 @@ Status ModelExecutor::bindGroup(uint32_t g) {
     std::vector<CallArguments> arguments;
     for (uint32_t layer = 0; layer < layerCount; ++layer)
       arguments.push_back(argumentsOf(g, layer, program->program()));
-    return LayerCall::bind(std::move(program), arguments, room, options.plan);
+    return LayerCall::bind(*device, std::move(program), arguments, room, options.plan);
   };
   uint32_t places = options.stepsInFlight + 1;
   StatusOr<LayerCall> append = bind(loaded.append, {.places = places});

@@ -32,7 +32,7 @@ StatusOr<LayerCall> noMemory(const Program &program) {
 
 } // namespace
 
-StatusOr<LayerCall> LayerCall::bind(std::shared_ptr<DeviceProgram> loaded,
+StatusOr<LayerCall> LayerCall::bind(Device &device, std::shared_ptr<DeviceProgram> loaded,
                                     std::span<const CallArguments> layers, const Room &room,
                                     PlanOptions options) {
   const Program &program = loaded->program();
@@ -55,7 +55,7 @@ StatusOr<LayerCall> LayerCall::bind(std::shared_ptr<DeviceProgram> loaded,
       call.planner.emplace(*std::move(planner));
     }
     StatusOr<PlanArena> arena =
-        PlanArena::create(*loaded->device(), program, counts, room.places);
+        PlanArena::create(device, program, counts, room.places);
     if (!arena)
       return arena.status();
     call.arena = *std::move(arena);

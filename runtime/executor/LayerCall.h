@@ -23,7 +23,7 @@ public:
     uint64_t sequences = 0, tokens = 0, keys = 0;
     uint32_t places = 1;
   };
-  static StatusOr<LayerCall> bind(std::shared_ptr<DeviceProgram> program,
+  static StatusOr<LayerCall> bind(Device &device, std::shared_ptr<DeviceProgram> program,
                                   std::span<const CallArguments> layers, const Room &room,
                                   PlanOptions options);
 
