@@ -55,7 +55,6 @@ private:
   SmallVector<Value> weight(OpBuilder &b, ValueRange x);
   State step(Value tile, State state, TileWalk *masked);
   State walkKeys();
-  std::pair<Value, Value> positionRange();
   State foldSlices(State state);
   void store(State state);
   Value normalise(State state, bool withSink);
@@ -332,33 +331,8 @@ AttendKernel::State AttendKernel::step(Value tile, State state, TileWalk *masked
   return {acc, m, l};
 }
 
-/// Smallest and largest position of the item's queries: of the first and the last one, except
-/// where an item has rows of several sequences.
-std::pair<Value, Value> AttendKernel::positionRange() {
-  auto entryOf = [&](Value packed) -> Value {
-    return arith::DivUIOp::create(k.b, k.loc, packed, k.idx(group));
-  };
-  auto position = [&](Value entry) {
-    return k.word(BufferRole::Rows, entry, 2, WORD_OF(RowEntry, position), /*isSigned=*/true);
-  };
-  Value first = entryOf(firstRow);
-  Value last = entryOf(k.add(firstRow, k.max(k.sub(rowsUsed, k.idx(1)), k.idx(0))));
-  Value lo = position(first), hi = position(last);
-  if (!mayMixSequences(k.signature))
-    return {lo, hi};
-  Value mixed = k.cmp(Pred::eq, flags, k.idx(bundle::kMixedSequences));
-  SmallVector<Value> range =
-      k.forEach(k.add(first, k.idx(1)), k.select(mixed, last, first),
-                {k.min(lo, k.select(mixed, hi, lo)), k.max(hi, k.select(mixed, lo, hi))},
-                [&](Value entry, ValueRange carried) -> SmallVector<Value> {
-                  Value other = position(entry);
-                  return {k.min(carried[0], other), k.max(carried[1], other)};
-                });
-  return {range[0], range[1]};
-}
-
 AttendKernel::State AttendKernel::walkKeys() {
-  auto [queryLo, queryHi] = positionRange();
+  auto [queryLo, queryHi] = positionRange(k, firstRow, rowsUsed, flags);
   TileWalk walk(k, bounds,
                 {queryLo, queryHi, queryLen, keyLen, keyBegin, keyEnd,
                  [&](unsigned scalar) { return perHeadRange(scalar); }},

@@ -199,8 +199,7 @@ StatusOr<BoundCall> BoundCall::bindUnguarded(std::shared_ptr<DeviceProgram> prog
   if (!arena)
     return arena.status();
   state->arena = *std::move(arena);
-  LLMOPT_RETURN_IF_ERROR(
-      state->arena.write(state->plan, planned->scalars.slots, planned->shared));
+  LLMOPT_RETURN_IF_ERROR(state->arena.write(state->plan, planned->scalars.slots, planned->shared));
   buildBlocks(*state);
   return BoundCall(std::move(state));
 }

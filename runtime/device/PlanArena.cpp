@@ -35,8 +35,8 @@ void PlanArena::layOut(const Program &program) {
   uint64_t offsets = uint64_t{counts.workers} + 1;
   for (uint32_t k = 0; k < program.kernels.size(); ++k)
     if (program.kernels[k].kind == KernelKind::Attend)
-      attends.push_back({k, reserve(offsets, sizeof(uint32_t)),
-                         reserve(counts.items, sizeof(bundle::WorkItem))});
+      attends.push_back(
+          {k, reserve(offsets, sizeof(uint32_t)), reserve(counts.items, sizeof(bundle::WorkItem))});
   // Next to each other: lengths alone may change.
   rows = reserve(counts.rows, sizeof(bundle::RowEntry));
   sequences = reserve(counts.sequences, sizeof(bundle::SequenceRecord));
@@ -120,7 +120,9 @@ template <typename T> void PlanArena::put(Part &part, std::span<const T> entries
 void PlanArena::commit(PlanChange change, std::span<const uint64_t> numbers,
                        std::span<const uint32_t> sharedOffsets) {
   const Plan &plan = places[at].plan;
-  auto filled = [](Part &part, const auto &array) { part.written = array.size() * sizeof(array[0]); };
+  auto filled = [](Part &part, const auto &array) {
+    part.written = array.size() * sizeof(array[0]);
+  };
   bool all = change == PlanChange::All;
   for (Part *part : parts())
     part->written = 0;

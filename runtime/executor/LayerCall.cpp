@@ -45,17 +45,17 @@ StatusOr<LayerCall> LayerCall::bind(Device &device, std::shared_ptr<DeviceProgra
   try {
     PlanCounts counts{.workers = options.workers};
     if (room.sequences) {
-      StatusOr<Planner> planner = Planner::create(program, options,
-                                                  {.rows = room.sequences,
-                                                   .queryTokens = room.tokens,
-                                                   .splits = mostSplits(program, options, room.keys)});
+      StatusOr<Planner> planner =
+          Planner::create(program, options,
+                          {.rows = room.sequences,
+                           .queryTokens = room.tokens,
+                           .splits = mostSplits(program, options, room.keys)});
       if (!planner)
         return planner.status();
       counts = planner->room();
       call.planner.emplace(*std::move(planner));
     }
-    StatusOr<PlanArena> arena =
-        PlanArena::create(device, program, counts, room.places);
+    StatusOr<PlanArena> arena = PlanArena::create(device, program, counts, room.places);
     if (!arena)
       return arena.status();
     call.arena = *std::move(arena);
@@ -83,8 +83,7 @@ Status LayerCall::plan(const BatchShape &batch) {
   StatusOr<Plan *> place = arena.next();
   if (!place)
     return place.status();
-  StatusOr<PlanChange> change =
-      planner->plan(batch, scalars.values, **place, arena.itemsAreUp());
+  StatusOr<PlanChange> change = planner->plan(batch, scalars.values, **place, arena.itemsAreUp());
   if (!change)
     return change.status();
   arena.commit(*change, scalars.slots, {});

@@ -39,10 +39,10 @@ struct ExecutorOptions {
   kv::ManagerOptions memory; ///< the block manager's
   std::vector<LayerGroup> groups;
   std::vector<KernelRule> rules;
-  uint32_t maxTokens = 2048;         ///< query tokens of a step: the scheduler's budget
-  uint32_t prefillTokens = 0;        ///< of a row; 0: maxTokens
-  uint32_t stepsInFlight = 1;        ///< D
-  uint32_t deviceDrafts = 0;         ///< that the scheduler wants after each token
+  uint32_t maxTokens = 2048;  ///< query tokens of a step: the scheduler's budget
+  uint32_t prefillTokens = 0; ///< of a row; 0: maxTokens
+  uint32_t stepsInFlight = 1; ///< D
+  uint32_t deviceDrafts = 0;  ///< that the scheduler wants after each token
   /// 0 workers: as many as the device runs at a time. Requests whose tables begin with the same
   /// pages share items where the planner finds that it pays.
   PlanOptions plan = {.workers = 0, .cascadeLevels = 2};

@@ -44,8 +44,7 @@ PlanCounts PlanCounts::of(const Plan &plan) {
 }
 
 uint64_t mostSplits(const Program &program, const PlanOptions &options, uint64_t keyLen) {
-  StatusOr<SplitRule> rule =
-      chooseSplitRule(program.facts, options, isInvariant(program, options));
+  StatusOr<SplitRule> rule = chooseSplitRule(program.facts, options, isInvariant(program, options));
   if (!rule)
     return 1;
   uint64_t most = 1;
@@ -106,7 +105,9 @@ PlanCounts PlanCounts::bound(const Program &program, const PlanOptions &options,
     counts.items = plus(counts.items, cuts);
     counts.partialRows = std::min(times(allRows, limits.splits), times(2 * cuts, mostRows));
     if (levels)
-      counts.partialRows = plus(counts.partialRows, times(std::min(allRows, times(4 * limits.rows, facts.queryHeads)), levels + 1));
+      counts.partialRows =
+          plus(counts.partialRows,
+               times(std::min(allRows, times(4 * limits.rows, facts.queryHeads)), levels + 1));
   }
   if (!invariant)
     counts.partialRows = std::min(counts.partialRows, options.maxPartialRows);

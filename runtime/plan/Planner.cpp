@@ -120,7 +120,8 @@ Planner::State::State(const Program &program, const PlanOptions &options, const 
   leastGain = rule.policy == SplitPolicy::Auto ? uint64_t(dearest * kMergePassTiles) * threads : 0;
   // Tiles of a head. Items of the plan's kernels are counted in `room`.
   uint64_t heads = context.facts.kvHeads;
-  size_t tileRoom = room.items / heads / (rule.policy == SplitPolicy::Auto ? 1 : std::max<uint64_t>(limits.splits, 1));
+  size_t tileRoom = room.items / heads /
+                    (rule.policy == SplitPolicy::Auto ? 1 : std::max<uint64_t>(limits.splits, 1));
   for (auto *list : {&tiles, &lastTiles})
     list->reserve(tileRoom);
   for (auto *list : {&blocks, &lastBlocks})
@@ -192,8 +193,9 @@ void Planner::State::makeTiles(const BatchShape &batch) {
   lastCascade = CascadeAnswer::Off;
   if (options.cascadeLevels) {
     placed.assign(batch.sequences.size(), 0);
-    lastCascade = cuts ? cascade.build(context, batch, firstRows, cascadeRule(), blocks, tiles, placed)
-                       : CascadeAnswer::Unsupported;
+    lastCascade =
+        cuts ? cascade.build(context, batch, firstRows, cascadeRule(), blocks, tiles, placed)
+             : CascadeAnswer::Unsupported;
     if (lastCascade == CascadeAnswer::Used && blockPartials() > room.partialRows) {
       cascade.clear();
       tiles.clear();
@@ -235,18 +237,18 @@ Status Planner::State::makeItems(const BatchShape &batch, Plan &plan) {
                       room.items);
   plan.merges.setSize(0);
   if (rule.policy == SplitPolicy::Auto) {
-    LineLoads loads = line.cut(context, blocks, tiles,
-                               {.workers = workers,
-                                .threads = std::min(threads, workers),
-                                .partialRows = room.partialRows - std::min(room.partialRows, blockPartials()),
-                                .moreItems = room.items - items});
+    LineLoads loads =
+        line.cut(context, blocks, tiles,
+                 {.workers = workers,
+                  .threads = std::min(threads, workers),
+                  .partialRows = room.partialRows - std::min(room.partialRows, blockPartials()),
+                  .moreItems = room.items - items});
     counters.splitsRefused += loads.refused;
     emitLine(context, shape, line.places(), plan);
   } else {
     bool lowered = false;
     LLMOPT_RETURN_IF_ERROR(pieces.cut(context, batch, firstRows, blocks, tiles, rule,
-                                      std::min(room.partialRows, options.maxPartialRows),
-                                      lowered));
+                                      std::min(room.partialRows, options.maxPartialRows), lowered));
     counters.splitsRefused += lowered;
     emitDealt(context, shape, pieces, deal, deal.deal(context, blocks, tiles, pieces, workers),
               next, plan);
@@ -272,8 +274,8 @@ void Planner::State::writeLengths(const BatchShape &batch, Plan &plan) const {
                          .batch = sequence.batch,
                          .reserved = {}});
     for (int64_t query = 0; query < sequence.queryLen; ++query)
-      plan.rows.push({static_cast<uint32_t>(query),
-                      static_cast<int32_t>(positionOf(facts, sequence, query))});
+      plan.rows.push(
+          {static_cast<uint32_t>(query), static_cast<int32_t>(positionOf(facts, sequence, query))});
   }
   for (uint32_t s : cascade.rowOrder()) {
     const SequenceShape &sequence = batch.sequences[s];

@@ -52,12 +52,12 @@ struct Case {
   double markUs;
   bool invariant = false, cascade = false, grows = false;
 };
-constexpr Case kCases[] = {{.name = "decode", .markUs = 10},
-                           {.name = "growth", .markUs = 10, .grows = true},
-                           {.name = "invariant", .markUs = 60, .invariant = true},
-                           {.name = "cascade", .markUs = 30, .cascade = true},
-                           {.name = "invariant cascade", .markUs = 80, .invariant = true,
-                            .cascade = true}};
+constexpr Case kCases[] = {
+    {.name = "decode", .markUs = 10},
+    {.name = "growth", .markUs = 10, .grows = true},
+    {.name = "invariant", .markUs = 60, .invariant = true},
+    {.name = "cascade", .markUs = 30, .cascade = true},
+    {.name = "invariant cascade", .markUs = 80, .invariant = true, .cascade = true}};
 
 double cpuUs() {
   timespec time;
@@ -169,10 +169,11 @@ int main(int argc, char **argv) {
         return 1;
       }
       double p50 = times[times.size() / 2], p99 = times[times.size() * 99 / 100];
-      fmt::print("{:18} p50 {:6.2f} us, p99 {:6.2f} us, mark {:2.0f} us; {} of {} kept their items, "
-                 "{} with shared keys; {} allocations\n",
-                 which.name, p50, p99, which.markUs, made.lengthsOnly, made.plans,
-                 made.cascades[size_t(CascadeAnswer::Used)], allocations);
+      fmt::print(
+          "{:18} p50 {:6.2f} us, p99 {:6.2f} us, mark {:2.0f} us; {} of {} kept their items, "
+          "{} with shared keys; {} allocations\n",
+          which.name, p50, p99, which.markUs, made.lengthsOnly, made.plans,
+          made.cascades[size_t(CascadeAnswer::Used)], allocations);
       slow = p50 > kGate * which.markUs;
     }
     failed |= slow && gate;

@@ -78,7 +78,7 @@ struct Cascade::Build {
   std::vector<RowTile> &tiles;
   std::vector<uint8_t> &placed;
 
-  uint32_t maxRows;                    ///< of the tallest kernel
+  uint32_t maxRows; ///< of the tallest kernel
   ClosedBounds surely;
   uint32_t blockFirst = 0;             ///< packed row of the block's first, in the row list
   uint32_t blockRow = 0;               ///< rows of the block that are placed
@@ -179,8 +179,8 @@ int64_t Cascade::sharedEnd(Build &build, const Part &part) const {
   for (uint32_t i = part.first; i < part.last; ++i) {
     const SequenceShape &sequence = build.batch.sequences[order[i]];
     inputs.queryLo = std::min(inputs.queryLo, positionOf(build.context.facts, sequence, 0));
-    inputs.queryHi = std::max(
-        inputs.queryHi, positionOf(build.context.facts, sequence, sequence.queryLen - 1));
+    inputs.queryHi =
+        std::max(inputs.queryHi, positionOf(build.context.facts, sequence, sequence.queryLen - 1));
     end = std::min(end, sequence.keyLen / unit * unit);
   }
   inputs.keyLen = end;
@@ -273,8 +273,8 @@ void Cascade::placeChild(Build &build, const Part &part) {
          ++last)
       rows += build.rowsOf(order[last]);
     Part some{part.node, first, last, part.level, part.fromKey};
-    int64_t end = part.level < build.rule.levels && last - first > 1 ? sharedEnd(build, some)
-                                                                     : part.fromKey;
+    int64_t end =
+        part.level < build.rule.levels && last - first > 1 ? sharedEnd(build, some) : part.fromKey;
     if (end == part.fromKey || !worthwhile(build, some, end, rows)) {
       place(build, some);
       continue;

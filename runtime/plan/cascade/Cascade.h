@@ -33,9 +33,9 @@ std::string_view toString(CascadeAnswer answer);
 
 struct CascadeRule {
   uint32_t levels = 0;
-  int64_t splitKeys = 0;   ///< cut at multiples of it only; 0: at key tiles
-  uint64_t blockRows = 0;  ///< room: rows of all blocks of a head
-  uint64_t leastGain = 0;  ///< units that all nodes together must save
+  int64_t splitKeys = 0;  ///< cut at multiples of it only; 0: at key tiles
+  uint64_t blockRows = 0; ///< room: rows of all blocks of a head
+  uint64_t leastGain = 0; ///< units that all nodes together must save
 };
 
 class Cascade {

@@ -38,11 +38,11 @@ void Deal::collect(const PlanContext &context, std::span<const RowBlock> blocks,
       const Variant &variant = context.variantOf(tile);
       if (block.columnRows && tile.visibleTiles == 0)
         continue; // all its keys are shared: no item
-      uint64_t split = parts.size() > 1 || block.columnRows ? context.partialRow * tile.rowCount : 0;
+      uint64_t split =
+          parts.size() > 1 || block.columnRows ? context.partialRow * tile.rowCount : 0;
       for (const Piece &part : parts)
-        lots.push_back(
-            {variant.itemCost + part.visibleTiles * variant.tileCost + split, items + local++, 0,
-             variant.attend});
+        lots.push_back({variant.itemCost + part.visibleTiles * variant.tileCost + split,
+                        items + local++, 0, variant.attend});
     }
     for (size_t i = from; i < lots.size(); ++i)
       lots[i].stride = local;

@@ -20,8 +20,8 @@ public:
   /// `perCut`: what a cut is expected to cost.
   Cutter(const PlanContext &context, std::span<const RowBlock> blocks,
          std::span<const RowTile> tiles, const LineRule &rule, uint64_t nearby, uint64_t perCut)
-      : context(context), blocks(blocks), tiles(tiles), rule(rule), nearby(nearby),
-        perCut(perCut), heads(context.facts.kvHeads) {}
+      : context(context), blocks(blocks), tiles(tiles), rule(rule), nearby(nearby), perCut(perCut),
+        heads(context.facts.kvHeads) {}
 
   LineLoads run(uint64_t total, bool throughTiles, std::vector<LineCut> &out) {
     out[0] = {};
@@ -81,8 +81,8 @@ private:
       return false;
     uint64_t piece = context.partialRow * tile->rowCount;
     uint64_t fixed = variant.itemCost + piece; // of the piece before the cut
-    uint64_t keyTiles = before > fixed ? (before - fixed + variant.tileCost / 2) / variant.tileCost
-                                       : 0;
+    uint64_t keyTiles =
+        before > fixed ? (before - fixed + variant.tileCost / 2) / variant.tileCost : 0;
     if (keyTiles == 0 && 2 * before > fixed + variant.tileCost)
       keyTiles = 1; // nearer than the border
     bool again = last.place == place.place && last.keyTiles > 0;

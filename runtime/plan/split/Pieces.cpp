@@ -73,9 +73,8 @@ uint32_t Pieces::countOf(PlanContext &context, const BatchShape &batch,
   return count;
 }
 
-void Pieces::add(PlanContext &context, const BatchShape &batch,
-                 std::span<const uint32_t> firstRows, const RowTile &tile, const SplitRule &rule,
-                 uint32_t count, bool byLength) {
+void Pieces::add(PlanContext &context, const BatchShape &batch, std::span<const uint32_t> firstRows,
+                 const RowTile &tile, const SplitRule &rule, uint32_t count, bool byLength) {
   if (count == 1) {
     list.push_back({tile.beginTile, tile.endTile, tile.visibleTiles});
     return;

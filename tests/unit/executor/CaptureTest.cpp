@@ -117,8 +117,7 @@ TEST(Captured, AStepThatFitsNoBucketIsLaunchedAndCounted) {
 TEST(Captured, GroupsThatABucketLeavesOutAreLaunched) {
   ServerOptions options;
   options.groups = {{{0}, 16, 0, 0}, {{1}, 8, 40, 2}};
-  options.captures = {
-      {.maxRows = 16, .maxQueryTokens = 256, .phases = kAllPhases, .groups = {1}}};
+  options.captures = {{.maxRows = 16, .maxQueryTokens = 256, .phases = kAllPhases, .groups = {1}}};
   Watched watched(options);
   watched.add(1, 100, 20);
   watched.add(2, 60, 30);
@@ -266,8 +265,8 @@ TEST(Padding, ItemsWithoutRowsWriteNothing) {
     for (bundle::KernelKind kind : {bundle::KernelKind::Attend, bundle::KernelKind::Merge})
       for (uint32_t k = 0; k < program.kernels.size(); ++k)
         if (program.kernels[k].kind == kind) {
-          AlignedBuffer block = makeParamBlock(program, *matchArrays(program, arguments),
-                                               arena.buffers(program, k));
+          AlignedBuffer block =
+              makeParamBlock(program, *matchArrays(program, arguments), arena.buffers(program, k));
           KernelCall call{k, {block.data(), block.size()}};
           EXPECT_TRUE(stream->launch(*loaded, std::span(&call, 1), 1).ok());
         }

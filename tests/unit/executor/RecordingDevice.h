@@ -105,8 +105,7 @@ private:
       ++owner.launched;
       auto kept = std::make_shared<std::vector<Launch>>();
       for (const KernelCall &call : kernels)
-        kept->push_back(
-            {&program, call.kernel, workers, {call.params.begin(), call.params.end()}});
+        kept->push_back({&program, call.kernel, workers, {call.params.begin(), call.params.end()}});
       owner.checkLaunch(*kept, recording != nullptr);
       return give([kept, workers, held = program.shared_from_this()](Stream &s) {
         std::vector<KernelCall> calls;
@@ -155,9 +154,7 @@ private:
     public:
       LateEvent(Recorder &stream, uint64_t at, std::unique_ptr<Event> inner)
           : stream(stream), at(at), inner(std::move(inner)) {}
-      Status synchronize() override {
-        return stream.owner.lying ? Status() : stream.flush(at);
-      }
+      Status synchronize() override { return stream.owner.lying ? Status() : stream.flush(at); }
       StatusOr<double> secondsSince(const Event &earlier) const override {
         return inner->secondsSince(*static_cast<const LateEvent &>(earlier).inner);
       }

@@ -15,7 +15,8 @@ uint64_t allocations = 0;
 /// A planner for batches of up to 8 sequences, and one plan.
 struct Fixed {
   explicit Fixed(PlanOptions options, BoundSet may = causalMask(), PlanLimits limits = {8, 64, 64})
-      : program(makeProgram(2, 2, std::move(may), {attendKernel(4, 16, 1), attendKernel(32, 16, 3)})),
+      : program(
+            makeProgram(2, 2, std::move(may), {attendKernel(4, 16, 1), attendKernel(32, 16, 3)})),
         options(options) {
     StatusOr<Planner> made = Planner::create(program, options, limits);
     EXPECT_TRUE(made) << made.status().toString();
@@ -100,11 +101,8 @@ TEST(PlanCapacity, ABatchBeyondTheLimitsIsRefusedWithTheNumbers) {
 // A30: overflow lowers splits, it neither fails nor asks for more memory.
 TEST(PlanCapacity, OverflowLowersSplits) {
   for (SplitPolicy policy : {SplitPolicy::Auto, SplitPolicy::Fixed, SplitPolicy::ByLength}) {
-    PlanOptions options{.workers = 16,
-                        .splitPolicy = policy,
-                        .splits = 9,
-                        .splitKeys = 32,
-                        .maxPartialRows = 20};
+    PlanOptions options{
+        .workers = 16, .splitPolicy = policy, .splits = 9, .splitKeys = 32, .maxPartialRows = 20};
     Fixed fixed(options);
     ASSERT_TRUE(fixed.run({{1, 900}, {1, 1000}, {1, 20}, {2, 700}}));
     fixed.check();

@@ -21,7 +21,8 @@ BoundSet surelyWindow(int64_t width) {
 }
 
 Program cascadeProgram(uint32_t group = 4, uint32_t kvHeads = 2) {
-  Program program = costedProgram(group, kvHeads, {attendKernel(4, 16, 1), attendKernel(64, 16, 2)});
+  Program program =
+      costedProgram(group, kvHeads, {attendKernel(4, 16, 1), attendKernel(64, 16, 2)});
   program.facts.surely = surelyCausal();
   program.facts.mixesSequences = true;
   program.facts.kvForm = KvForm::Paged;
@@ -91,8 +92,8 @@ void collect(const Program &program, const Tree &tree, const Plan &plan, Parts &
         uint64_t token = uint64_t(record.queryBase) + entry.query;
         uint32_t s = sequenceOf.at(token);
         const SequenceShape &sequence = tree.batch.sequences[s];
-        ASSERT_EQ(entry.position, int64_t(token) - sequence.queryBase + sequence.keyLen -
-                                      sequence.queryLen);
+        ASSERT_EQ(entry.position,
+                  int64_t(token) - sequence.queryBase + sequence.keyLen - sequence.queryLen);
         if (item.flags & kMixedSequences) { // the keys are the row's own, and all seen
           ASSERT_LE(end, entry.position + 1);
           for (uint32_t page = item.keyBegin / 16; page * 16 < end; ++page)
@@ -116,8 +117,8 @@ void checkCascade(const Program &program, const Tree &tree, const Plan &plan) {
     return;
   std::map<std::pair<uint32_t, uint64_t>, MergeItem> merges;
   for (const MergeItem &merge : plan.merges) {
-    uint64_t token = uint64_t(plan.sequences[merge.sequence].queryBase) +
-                     plan.rows[merge.row / group].query;
+    uint64_t token =
+        uint64_t(plan.sequences[merge.sequence].queryBase) + plan.rows[merge.row / group].query;
     ASSERT_TRUE(merges.insert({{merge.kvHead, token * group + merge.row % group}, merge}).second);
   }
   for (uint32_t head = 0; head < program.facts.kvHeads; ++head)
@@ -150,17 +151,17 @@ void checkCascade(const Program &program, const Tree &tree, const Plan &plan) {
 }
 
 /// Plans and checks; returns what became of the shared keys.
-CascadeAnswer run(const Program &program, const Tree &tree, PlanOptions options, Plan *out = nullptr) {
+CascadeAnswer run(const Program &program, const Tree &tree, PlanOptions options,
+                  Plan *out = nullptr) {
   uint64_t tokens = 0, keys = 0;
   for (const SequenceShape &sequence : tree.batch.sequences) {
     tokens += uint64_t(sequence.queryLen);
     keys = std::max<uint64_t>(keys, uint64_t(sequence.keyLen));
   }
-  StatusOr<Planner> planner =
-      Planner::create(program, options,
-                      {.rows = tree.batch.sequences.size(),
-                       .queryTokens = tokens,
-                       .splits = mostSplits(program, options, keys)});
+  StatusOr<Planner> planner = Planner::create(program, options,
+                                              {.rows = tree.batch.sequences.size(),
+                                               .queryTokens = tokens,
+                                               .splits = mostSplits(program, options, keys)});
   EXPECT_TRUE(planner) << planner.status().toString();
   Plan plan = makeRoom(program, planner->room());
   StatusOr<PlanChange> change = planner->plan(tree.batch, {}, plan);
@@ -210,7 +211,8 @@ TEST(Cascade, ASystemPromptIsReadOnceForATileOfRows) {
   EXPECT_LE(keysRead(program, with), 2048 + 16 * (100 + 32));
   EXPECT_GE(keysRead(program, without), 16 * 2048);
   Loads loads = loadsOf(program, with);
-  EXPECT_LE(loads.longest, 1.05 * loads.mean + loads.oneTile + 64 * double(partialRowCost(program)));
+  EXPECT_LE(loads.longest,
+            1.05 * loads.mean + loads.oneTile + 64 * double(partialRowCost(program)));
 }
 
 TEST(Cascade, MoreRowsThanATileMakeMoreItems) {
@@ -243,9 +245,10 @@ TEST(Cascade, LevelsThatAreNotAskedForAreFlattened) {
     if (!testing::Test::HasFailure())
       EXPECT_GE(sharedItems(plan), expected * 2) << levels;
     EXPECT_EQ(run(program, tree, {.workers = 33, .cascadeLevels = levels}), CascadeAnswer::Used);
-    EXPECT_EQ(run(program, tree,
-                  {.workers = 33, .splitKeys = 128, .batchInvariant = true, .cascadeLevels = levels}),
-              CascadeAnswer::Used);
+    EXPECT_EQ(
+        run(program, tree,
+            {.workers = 33, .splitKeys = 128, .batchInvariant = true, .cascadeLevels = levels}),
+        CascadeAnswer::Used);
   }
 }
 
@@ -336,9 +339,7 @@ TEST(Cascade, RandomTrees) {
   for (uint32_t seed = 0; seed < 300; ++seed) {
     SCOPED_TRACE(seed);
     std::mt19937 random(seed);
-    auto pick = [&](uint32_t lo, uint32_t hi) {
-      return uint32_t(lo + random() % (hi - lo + 1));
-    };
+    auto pick = [&](uint32_t lo, uint32_t hi) { return uint32_t(lo + random() % (hi - lo + 1)); };
     Program program = cascadeProgram(pick(1, 5), pick(1, 3));
     Tree tree;
     for (uint32_t n = pick(1, 8); n > 0; --n) {
@@ -351,7 +352,8 @@ TEST(Cascade, RandomTrees) {
     for (uint32_t s = pick(1, 20); s > 0; --s) {
       uint32_t node = pick(0, 4) ? pick(0, uint32_t(tree.batch.prefixes.size()) - 1) : kNoPrefix;
       int64_t queries = pick(0, 3) ? 1 : pick(1, 20);
-      int64_t keys = pick(0, 100) + queries + (node == kNoPrefix ? 0 : tree.batch.prefixes[node].keyEnd);
+      int64_t keys =
+          pick(0, 100) + queries + (node == kNoPrefix ? 0 : tree.batch.prefixes[node].keyEnd);
       tree.add(node, queries, keys);
     }
     PlanOptions options{.workers = pick(1, 40), .cascadeLevels = pick(1, 4)};
