@@ -1,6 +1,8 @@
 // See BoundsEmit.h.
 #include "passes/attn/BoundsEmit.h"
 
+#include <cstddef>
+
 using namespace mlir;
 using namespace llmopt;
 using attn::BoundExprKind;

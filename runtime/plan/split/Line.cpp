@@ -61,7 +61,7 @@ private:
       return;
     const RowBlock &in = blocks[block];
     uint64_t head = 0; // few heads: cheaper than a division
-    for (before = target - blockStart; before >= in.cost; before -= in.cost)
+    for (before = std::max(target, blockStart) - blockStart; before >= in.cost; before -= in.cost)
       ++head;
     const RowTile *first = tiles.data() + in.firstTile, *end = tiles.data() + in.endTile;
     tile = first;
