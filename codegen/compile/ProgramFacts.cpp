@@ -109,7 +109,10 @@ bundle::AttentionFacts attentionFacts(const Signature &signature, const Schedule
     if (!split.getLength() && !split.getCount())
       facts.fixedSplits = 1; // none
   }
-  facts.may = boundSet(boundsOf(signature).may);
+  facts.mixesSequences = mayMixSequences(signature);
+  attn::MaskBounds bounds = boundsOf(signature);
+  facts.may = boundSet(bounds.may);
+  facts.surely = boundSet(bounds.surely);
   return facts;
 }
 

@@ -71,7 +71,7 @@ private:
   int64_t group;
 
   // The current item.
-  Value firstRow, rowsUsed, kvHead, sequence, keyBegin, keyEnd, partialSlot;
+  Value firstRow, rowsUsed, kvHead, sequence, keyBegin, keyEnd, partialSlot, flags;
   Value queryBase, keyBase, queryLen, keyLen, tableBase, batch;
   RowTiles rows;
   Value query; ///< the Q tile

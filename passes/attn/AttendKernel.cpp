@@ -44,6 +44,7 @@ void AttendBuilder::loadItem(Value item) {
   sequence = KernelBuilder::called("sequence", word(WORD_OF(WorkItem, sequence)));
   partialSlot = KernelBuilder::called("partial_slot",
                                       word(WORD_OF(WorkItem, partialSlot), /*isSigned=*/true));
+  flags = KernelBuilder::called("flags", word(WORD_OF(WorkItem, flags)));
   auto quad = [&](unsigned q) { return field(BufferRole::Sequences, 8, q, sequence); };
   queryBase = KernelBuilder::called("query_base", quad(QUAD_OF(SequenceRecord, queryBase)));
   keyBase = KernelBuilder::called("key_base", quad(QUAD_OF(SequenceRecord, keyBase)));

@@ -210,17 +210,11 @@ SmallVector<Value> AttendBuilder::turnOfOneLoop(TileWalk &walk, ValueRange carri
 }
 
 AttendBuilder::State AttendBuilder::walkKeys() {
-  auto position = [&](StringRef name, Value packed) {
-    Value entry = arith::DivUIOp::create(k.b, k.loc, packed, k.idx(group));
-    Value found =
-        k.word(BufferRole::Rows, entry, 2, unsigned(offsetof(bundle::RowEntry, position) / 4),
-               /*isSigned=*/true);
-    return KernelBuilder::called(name, found);
-  };
-  Value last = k.add(firstRow, k.max(k.sub(rowsUsed, k.idx(1)), k.idx(0)));
+  auto [low, high] = positionRange(k, firstRow, rowsUsed, flags);
   TileWalk walk(k, bounds,
-                {position("first_position", firstRow), position("last_position", last), queryLen,
-                 keyLen, keyBegin, keyEnd, [&](unsigned scalar) { return perHeadRange(scalar); }},
+                {KernelBuilder::called("first_position", low),
+                 KernelBuilder::called("last_position", high), queryLen, keyLen, keyBegin, keyEnd,
+                 [&](unsigned scalar) { return perHeadRange(scalar); }},
                 keys);
 
   Value zero = k.idx(0);

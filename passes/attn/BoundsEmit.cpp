@@ -1,6 +1,8 @@
 // See BoundsEmit.h.
 #include "passes/attn/BoundsEmit.h"
 
+#include <cstddef>
+
 using namespace mlir;
 using namespace llmopt;
 using attn::BoundExprKind;
@@ -166,4 +168,30 @@ Value TileWalk::mayContain(OpBuilder &b, Value key) {
   if (!any)
     any = arith::ConstantOp::create(b, k.loc, b.getBoolAttr(false));
   return any;
+}
+
+std::pair<Value, Value> llmopt::positionRange(KernelBuilder &k, Value firstRow, Value rowCount,
+                                              Value flags) {
+  auto entryOf = [&](Value packed) -> Value {
+    Value group = k.idx(k.signature.attention.getGroup());
+    return arith::DivUIOp::create(k.b, k.loc, packed, group);
+  };
+  auto position = [&](Value entry) {
+    return k.word(bundle::BufferRole::Rows, entry, 2, offsetof(bundle::RowEntry, position) / 4,
+                  /*isSigned=*/true);
+  };
+  Value first = entryOf(firstRow);
+  Value last = entryOf(k.add(firstRow, k.max(k.sub(rowCount, k.idx(1)), k.idx(0))));
+  Value lo = position(first), hi = position(last);
+  if (!mayMixSequences(k.signature))
+    return {lo, hi};
+  Value mixed = k.cmp(arith::CmpIPredicate::eq, flags, k.idx(bundle::kMixedSequences));
+  SmallVector<Value> range =
+      k.forEach(k.add(first, k.idx(1)), k.select(mixed, last, first),
+                {k.select(mixed, k.min(lo, hi), lo), k.select(mixed, k.max(lo, hi), hi)},
+                [&](Value entry, ValueRange carried) -> SmallVector<Value> {
+                  Value other = position(entry);
+                  return {k.min(carried[0], other), k.max(carried[1], other)};
+                });
+  return {range[0], range[1]};
 }

@@ -5,6 +5,11 @@
 
 namespace llmopt {
 
+/// Smallest and largest position of an item's queries: of the first and the last row, except
+/// where its rows are of several sequences.
+std::pair<mlir::Value, mlir::Value> positionRange(KernelBuilder &k, mlir::Value firstRow,
+                                                  mlir::Value rowCount, mlir::Value flags);
+
 /// Emits the two questions that the loop over key tiles asks, for one work item.
 /// Keys outside [keyBegin, keyEnd) count as not visible.
 class TileWalk {

@@ -342,3 +342,33 @@ attn::MaskBounds llmopt::boundsOf(const Signature &signature) {
     return mask.getBounds(SlotBounds(signature));
   return {attn::IntervalSet::all(), attn::IntervalSet::all()};
 }
+
+bool llmopt::mayMixSequences(const Signature &signature) {
+  attn::AttentionOp op = signature.attention;
+  if (!op.getCacheType() || !op.isRaggedQuery())
+    return false;
+  // What a row reads besides its query must follow from the item's keys, its head and position.
+  for (const bundle::Buffer &buffer : signature.buffers)
+    switch (buffer.role) {
+    case BufferRole::Query:
+    case BufferRole::KeyPool:
+    case BufferRole::ValuePool:
+    case BufferRole::BlockTable:
+    case BufferRole::TableIndptr:
+    case BufferRole::CuSeqlensQ:
+    case BufferRole::KvLen:
+    case BufferRole::PerHead:
+    case BufferRole::SinkLogit:
+    case BufferRole::Output:
+    case BufferRole::Lse:
+      break;
+    default:
+      if (buffer.role < BufferRole::ItemOffsets)
+        return false;
+    }
+  // A region's last four arguments are sequence, head, query position and key.
+  return llvm::all_of(op.getBodies(), [](Region &body) {
+    Block &block = body.front();
+    return block.getArgument(block.getNumArguments() - 4).use_empty();
+  });
+}

@@ -65,6 +65,10 @@ private:
   std::vector<std::pair<unsigned, int>> capturedScalars; ///< function argument -> scalar
 };
 
+/// Whether an item may hold rows of several sequences that share its keys: pages and ragged
+/// queries, and scores that depend on positions, head and key alone.
+bool mayMixSequences(const Signature &signature);
+
 /// Key intervals of the attention's mask over the signature's scalar slots; all keys when
 /// it has no mask.
 attn::MaskBounds boundsOf(const Signature &signature);

@@ -154,24 +154,27 @@ int64_t floorMod(int64_t a, int64_t b) {
 }
 
 KeySet::KeySet(std::span<const KeyInterval> intervals, int64_t keyLen) {
-  for (KeyInterval interval : intervals) {
-    interval.lo = std::max<int64_t>(interval.lo, 0);
-    interval.hi = std::min(interval.hi, keyLen);
-    if (interval.stride < 0)
+  for (const KeyInterval &interval : intervals)
+    add(interval, keyLen);
+}
+
+void KeySet::add(KeyInterval interval, int64_t keyLen) {
+  interval.lo = std::max<int64_t>(interval.lo, 0);
+  interval.hi = std::min(interval.hi, keyLen);
+  if (interval.stride < 0)
+    interval.stride = 0;
+  if (interval.stride > 0) {
+    if (interval.width <= 0)
+      return;
+    interval.phase = floorMod(interval.phase, interval.stride);
+    if (interval.width >= interval.stride)
       interval.stride = 0;
-    if (interval.stride > 0) {
-      if (interval.width <= 0)
-        continue;
-      interval.phase = floorMod(interval.phase, interval.stride);
-      if (interval.width >= interval.stride)
-        interval.stride = 0;
-    }
-    if (interval.stride == 0)
-      interval.phase = interval.width = 0;
-    // An interval of which no key remains would only slow the queries down.
-    if (interval.lo < interval.hi && nextKey(interval, interval.lo) < interval.hi)
-      parts.push_back(interval);
   }
+  if (interval.stride == 0)
+    interval.phase = interval.width = 0;
+  // An interval of which no key remains would only slow the queries down.
+  if (interval.lo < interval.hi && nextKey(interval, interval.lo) < interval.hi)
+    parts.push_back(interval);
 }
 
 bool KeySet::intersects(int64_t begin, int64_t end) const {
@@ -321,8 +324,13 @@ int64_t evaluate(const BoundProgram &program, const BoundInputs &inputs) {
 }
 
 KeySet evaluate(const BoundSet &set, const BoundInputs &inputs) {
-  std::vector<KeyInterval> intervals;
-  intervals.reserve(set.intervals.size());
+  KeySet result;
+  evaluate(set, inputs, result);
+  return result;
+}
+
+void evaluate(const BoundSet &set, const BoundInputs &inputs, KeySet &result) {
+  result.clear();
   for (const BoundInterval &source : set.intervals) {
     KeyInterval interval{.lo = evaluate(source.lo, inputs), .hi = evaluate(source.hi, inputs)};
     if (!source.stride.empty()) {
@@ -334,9 +342,8 @@ KeySet evaluate(const BoundSet &set, const BoundInputs &inputs) {
       if (interval.stride <= 0 && interval.width <= 0)
         continue;
     }
-    intervals.push_back(interval);
+    result.add(interval, inputs.keyLen);
   }
-  return KeySet(intervals, inputs.keyLen);
 }
 
 } // namespace llmopt::bundle

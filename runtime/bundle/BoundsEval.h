@@ -54,6 +54,9 @@ public:
   /// Drops empty intervals and normalises the others; keys outside [0, keyLen)
   /// go.
   KeySet(std::span<const KeyInterval> intervals, int64_t keyLen);
+  void clear() { parts.clear(); }
+  /// One more interval, dropped or normalised likewise.
+  void add(KeyInterval interval, int64_t keyLen);
 
   bool empty() const { return parts.empty(); }
   bool contains(int64_t key) const { return intersects(key, key + 1); }
@@ -89,6 +92,8 @@ int64_t evaluate(const BoundProgram &program, const BoundInputs &inputs);
 
 /// The keys of [0, inputs.keyLen) that the set names.
 KeySet evaluate(const BoundSet &set, const BoundInputs &inputs);
+/// The same into a set whose memory is used again.
+void evaluate(const BoundSet &set, const BoundInputs &inputs, KeySet &result);
 
 /// a - b * floor(a / b) for b > 0; 0 for b <= 0.
 int64_t floorMod(int64_t a, int64_t b);

@@ -61,13 +61,18 @@ void transfer(Archive &archive, Record<Archive, AttentionFacts> &facts) {
   archive.flag("batch invariant", facts.batchInvariant);
   archive.number("split keys", facts.splitKeys);
   archive.number("fixed splits", facts.fixedSplits);
-  archive.list("may intervals", facts.may.intervals, kMaxListEntries, 20, [&](auto &interval) {
-    transfer(archive, "interval low", interval.lo);
-    transfer(archive, "interval high", interval.hi);
-    transfer(archive, "interval stride", interval.stride);
-    transfer(archive, "interval phase", interval.phase);
-    transfer(archive, "interval width", interval.width);
-  });
+  archive.flag("mixes sequences", facts.mixesSequences);
+  auto bounds = [&](const char *name, auto &intervals) {
+    archive.list(name, intervals, kMaxListEntries, 20, [&](auto &interval) {
+      transfer(archive, "interval low", interval.lo);
+      transfer(archive, "interval high", interval.hi);
+      transfer(archive, "interval stride", interval.stride);
+      transfer(archive, "interval phase", interval.phase);
+      transfer(archive, "interval width", interval.width);
+    });
+  };
+  bounds("may intervals", facts.may.intervals);
+  bounds("surely intervals", facts.surely.intervals);
 }
 
 template <typename Archive> void transfer(Archive &archive, Record<Archive, Buffer> &buffer) {

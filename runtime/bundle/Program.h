@@ -164,7 +164,11 @@ struct AttentionFacts {
   bool batchInvariant = false;
   uint32_t splitKeys = 0; ///< batch-invariant split length in keys; 0: planner's choice
   uint32_t fixedSplits = 0;
-  BoundSet may; ///< keys that a query range may see; the planner balances by it
+  /// Scores depend on positions and the head, not on the sequence: an item may hold rows of
+  /// several sequences.
+  bool mixesSequences = false;
+  BoundSet may;    ///< keys that a query range may see; the planner balances by it
+  BoundSet surely; ///< keys that all of it sees; what sequences share is taken from it
   bool operator==(const AttentionFacts &) const = default;
 };
 

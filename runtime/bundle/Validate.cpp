@@ -149,6 +149,8 @@ Status checkFacts(const Program &program) {
   LLMOPT_RETURN_IF_ERROR(checkEnum(facts.kvOrder, KvOrder::HeadMajor, "pool order"));
   if (Status status = validate(facts.may, program.scalars.size()); !status.ok())
     return status.withContext("may bounds");
+  if (Status status = validate(facts.surely, program.scalars.size()); !status.ok())
+    return status.withContext("surely bounds");
   bool attends = false;
   for (const Kernel &kernel : program.kernels)
     attends |= kernel.kind == KernelKind::Attend;

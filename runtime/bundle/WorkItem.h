@@ -13,24 +13,31 @@ namespace llmopt::bundle {
 
 /// Version of the records below and of the parameter block. A bundle names the one
 /// it was compiled against; the runtime refuses any other by name.
-inline constexpr uint32_t kAbiVersion = 1;
+inline constexpr uint32_t kAbiVersion = 2;
 
-/// One rectangle of scores: up to tileRows packed rows against keys [keyBegin, keyEnd).
+/// WorkItem::flags: rows of several sequences, which share the item's keys. Their entries count
+/// queries from the start of the ragged array, in no order of positions; the item's sequence
+/// record stands for their common keys.
+inline constexpr uint32_t kMixedSequences = 1;
+
+/// One rectangle of scores: up to tileRows packed rows against keys [keyBegin, keyEnd), as far as
+/// the sequence has them: the end of a sequence's last item lies at the end of a key tile, so
+/// that a sequence may grow to there without a change of the item.
 struct WorkItem {
   uint32_t firstRow; ///< first packed row: rowListIndex * group + headInGroup
   uint32_t rowCount; ///< packed rows; 0 marks padding, which writes nothing
   uint32_t kvHead;
   uint32_t sequence;   ///< index of a SequenceRecord
   uint32_t keyBegin;   ///< first key, inclusive
-  uint32_t keyEnd;     ///< last key, exclusive
+  uint32_t keyEnd;     ///< last key, exclusive; SequenceRecord::keyLen bounds it
   int32_t partialSlot; ///< first row of partials written, or -1: writes output and LSE
-  uint32_t flags;      ///< reserved, 0
+  uint32_t flags;      ///< kMixedSequences, or 0
 };
 static_assert(sizeof(WorkItem) == 32);
 
 /// One entry of the row list: a query token of the item's sequence.
 struct RowEntry {
-  uint32_t query;   ///< index of the query inside its sequence
+  uint32_t query;   ///< index of the query inside its sequence; see kMixedSequences
   int32_t position; ///< its position among the keys: query + kvLen - qLen by default;
                     ///< negative when the sequence has more queries than keys
 };

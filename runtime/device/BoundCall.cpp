@@ -116,7 +116,9 @@ PlanCounts roomFor(const Program &program, const BoundArrays &arrays, const Plan
   uint64_t keys = std::max(extent(Dimension::Key), extent(Dimension::KeyToken));
   if (const ArrayRef *table = arrayOf(program, arrays, BufferRole::BlockTable))
     keys = static_cast<uint64_t>(table->shape.back()) * program.facts.pageSize;
-  return PlanCounts::bound(program, options, sequences, {.queryTokens = tokens, .keyLen = keys});
+  return PlanCounts::bound(
+      program, options,
+      {.rows = sequences, .queryTokens = tokens, .splits = mostSplits(program, options, keys)});
 }
 
 } // namespace
@@ -197,7 +199,7 @@ StatusOr<BoundCall> BoundCall::bindUnguarded(std::shared_ptr<DeviceProgram> prog
   if (!arena)
     return arena.status();
   state->arena = *std::move(arena);
-  state->arena.write(state->plan, planned->scalars.slots, planned->shared);
+  LLMOPT_RETURN_IF_ERROR(state->arena.write(state->plan, planned->scalars.slots, planned->shared));
   buildBlocks(*state);
   return BoundCall(std::move(state));
 }
@@ -233,8 +235,7 @@ Status BoundCall::replanUnguarded(const CallArguments &arguments) {
     return invalidArgument("{}; bind a call with larger arrays", reason);
   state->plan = std::move(planned->plan);
   state->arrays = std::move(planned->arrays);
-  state->arena.write(state->plan, planned->scalars.slots, planned->shared);
-  return {};
+  return state->arena.write(state->plan, planned->scalars.slots, planned->shared);
 }
 
 Status BoundCall::replan(const CallArguments &arguments) {

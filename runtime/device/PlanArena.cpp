@@ -1,14 +1,11 @@
 #include "runtime/device/PlanArena.h"
 
-#include "runtime/plan/Planner.h"
-
 #include <algorithm>
 #include <cstring>
 
 namespace llmopt::runtime {
 
 using bundle::BufferRole;
-using bundle::Kernel;
 using bundle::KernelKind;
 using bundle::Program;
 
@@ -28,147 +25,167 @@ bool hasCounters(const Program &program) {
 
 } // namespace
 
-PlanCounts PlanCounts::of(const Plan &plan) {
-  PlanCounts counts{.workers = plan.workers,
-                    .items = 0,
-                    .rows = plan.rows.size(),
-                    .sequences = plan.sequences.size(),
-                    .merges = plan.merges.size(),
-                    .partialRows = plan.partialRows};
-  for (const AttendPlan &attend : plan.attends)
-    counts.items = std::max<uint64_t>(counts.items, attend.items.size());
-  return counts;
-}
-
-PlanCounts PlanCounts::bound(const Program &program, const PlanOptions &options, uint64_t sequences,
-                             const PlanCapacities &capacities) {
-  const bundle::AttentionFacts &facts = program.facts;
-  uint64_t tileRows = 0;
-  for (const Kernel &kernel : program.kernels)
-    if (kernel.kind == KernelKind::Attend)
-      tileRows = tileRows ? std::min<uint64_t>(tileRows, kernel.tileRows) : kernel.tileRows;
-  PlanCounts counts{.workers = std::max<uint32_t>(options.workers, 1),
-                    .items = 0,
-                    .rows = capacities.queryTokens,
-                    .sequences = sequences,
-                    .merges = 0,
-                    .partialRows = workspaceBound(program, options, capacities)};
-  uint64_t packed = capacities.queryTokens * facts.queryHeads;
-  if (counts.partialRows > 0)
-    counts.merges = packed;
-  // A tile for each full set of rows, one that is not full for each sequence and KV head; and
-  // each part of a split tile writes at least one row of partials.
-  if (tileRows > 0)
-    counts.items = packed / tileRows + sequences * facts.kvHeads + counts.partialRows;
-  return counts;
-}
-
-std::string PlanCounts::lacks(const PlanCounts &plan) const {
-  auto more = [](uint64_t wanted, uint64_t room, const char *what) {
-    return wanted > room
-               ? fmt::format("the plan has {} {}; there is room for {}", wanted, what, room)
-               : std::string();
-  };
-  for (const std::string &reason :
-       {more(plan.items, items, "work items"), more(plan.rows, rows, "query tokens"),
-        more(plan.sequences, sequences, "sequences"), more(plan.merges, merges, "rows to merge"),
-        more(plan.partialRows, partialRows, "rows of partials")})
-    if (!reason.empty())
-      return reason;
-  return plan.workers == workers
-             ? ""
-             : fmt::format("the plan is for {} workers; the arena for {}", plan.workers, workers);
-}
-
 PlanArena::Part PlanArena::reserve(uint64_t entries, size_t entryBytes, uint64_t width) {
   Part part{end, entries * entryBytes * width, entries, width, 0};
   end += alignUp(part.bytes);
   return part;
 }
 
-StatusOr<PlanArena> PlanArena::create(Device &device, const Program &program,
-                                      const PlanCounts &room) {
-  PlanArena arena;
-  arena.counts = room;
-  uint64_t offsets = uint64_t{room.workers} + 1;
+void PlanArena::layOut(const Program &program) {
+  uint64_t offsets = uint64_t{counts.workers} + 1;
   for (uint32_t k = 0; k < program.kernels.size(); ++k)
     if (program.kernels[k].kind == KernelKind::Attend)
-      arena.attends.push_back({k, arena.reserve(offsets, sizeof(uint32_t)),
-                               arena.reserve(room.items, sizeof(bundle::WorkItem))});
-  arena.rows = arena.reserve(room.rows, sizeof(bundle::RowEntry));
-  arena.sequences = arena.reserve(room.sequences, sizeof(bundle::SequenceRecord));
-  arena.scalars = arena.reserve(program.scalars.size(), sizeof(uint64_t));
-  arena.shared = arena.reserve(offsets, sizeof(uint32_t));
-  arena.mergeOffsets = arena.reserve(offsets, sizeof(uint32_t));
-  arena.merges = arena.reserve(room.merges, sizeof(bundle::MergeItem));
-  size_t staged = arena.end;
+      attends.push_back(
+          {k, reserve(offsets, sizeof(uint32_t)), reserve(counts.items, sizeof(bundle::WorkItem))});
+  // Next to each other: lengths alone may change.
+  rows = reserve(counts.rows, sizeof(bundle::RowEntry));
+  sequences = reserve(counts.sequences, sizeof(bundle::SequenceRecord));
+  scalars = reserve(program.scalars.size(), sizeof(uint64_t));
+  shared = reserve(offsets, sizeof(uint32_t));
+  mergeOffsets = reserve(offsets, sizeof(uint32_t));
+  merges = reserve(counts.merges, sizeof(bundle::MergeItem));
+  stagedBytes = end;
   if (hasCounters(program)) {
-    arena.countersAt = arena.end;
-    arena.countersBytes =
-        size_t{room.workers} * 2 * sizeof(uint64_t) * std::max<size_t>(1, arena.attends.size());
-    arena.end += alignUp(arena.countersBytes);
+    countersAt = end;
+    countersBytes =
+        size_t{counts.workers} * 2 * sizeof(uint64_t) * std::max<size_t>(1, attends.size());
+    end += alignUp(countersBytes);
   }
-  arena.partialOut = arena.reserve(room.partialRows, sizeof(float), program.facts.dV);
-  arena.partialLse = arena.reserve(room.partialRows, sizeof(float));
+  partialOut = reserve(counts.partialRows, sizeof(float), program.facts.dV);
+  partialLse = reserve(counts.partialRows, sizeof(float));
+}
+
+StatusOr<PlanArena> PlanArena::create(Device &device, const Program &program,
+                                      const PlanCounts &room, uint32_t places) {
+  PlanArena arena;
+  arena.counts = room;
+  arena.layOut(program);
   StatusOr<DeviceMemory> memory = device.allocate(arena.end);
   if (!memory)
     return memory.status();
   arena.memory = *std::move(memory);
-  arena.host = arena.memory.data();
-  if (!device.facts().hostMemory) {
-    arena.staging = AlignedBuffer(staged);
-    arena.host = arena.staging.data();
+  bool onHost = device.facts().hostMemory;
+  arena.places.resize(onHost ? 1 : std::max<uint32_t>(places, 1));
+  for (Place &place : arena.places) {
+    if (!onHost)
+      place.staging = AlignedBuffer(arena.stagedBytes);
+    place.host = onHost ? arena.memory.data() : place.staging.data();
+    place.plan = arena.planAt(place.host);
   }
   return arena;
+}
+
+std::vector<PlanArena::Part *> PlanArena::parts() {
+  std::vector<Part *> all;
+  for (Attend &attend : attends)
+    all.insert(all.end(), {&attend.offsets, &attend.items});
+  all.insert(all.end(), {&rows, &sequences, &scalars, &shared, &mergeOffsets, &merges});
+  return all;
+}
+
+Plan PlanArena::planAt(uint8_t *host) const {
+  auto over = [&]<typename T>(PlanArray<T> &array, const Part &part) {
+    array = PlanArray<T>::over(reinterpret_cast<T *>(host + part.at), part.entries);
+  };
+  Plan plan;
+  plan.workers = counts.workers;
+  for (const Attend &attend : attends) {
+    AttendPlan &own = plan.attends.emplace_back();
+    own.kernel = attend.kernel;
+    over(own.itemOffsets, attend.offsets);
+    over(own.items, attend.items);
+  }
+  over(plan.rows, rows);
+  over(plan.sequences, sequences);
+  over(plan.mergeOffsets, mergeOffsets);
+  over(plan.merges, merges);
+  return plan;
+}
+
+StatusOr<Plan *> PlanArena::next() {
+  at = (at + 1) % places.size();
+  Place &place = places[at];
+  if (place.copied)
+    LLMOPT_RETURN_IF_ERROR(place.copied->synchronize());
+  place.copied.reset();
+  return &place.plan;
 }
 
 template <typename T> void PlanArena::put(Part &part, std::span<const T> entries) {
   part.written = entries.size_bytes();
   if (part.written)
-    std::memcpy(host + part.at, entries.data(), part.written);
+    std::memcpy(places[at].host + part.at, entries.data(), part.written);
 }
 
-void PlanArena::write(const Plan &plan, std::span<const uint64_t> numbers,
-                      std::span<const uint32_t> sharedOffsets) {
-  for (Attend &attend : attends)
-    for (const AttendPlan &own : plan.attends)
-      if (own.kernel == attend.kernel) {
-        put<uint32_t>(attend.offsets, own.itemOffsets);
-        put<bundle::WorkItem>(attend.items, own.items);
-      }
-  put<bundle::RowEntry>(rows, plan.rows);
-  put<bundle::SequenceRecord>(sequences, plan.sequences);
+void PlanArena::commit(PlanChange change, std::span<const uint64_t> numbers,
+                       std::span<const uint32_t> sharedOffsets) {
+  const Plan &plan = places[at].plan;
+  auto filled = [](Part &part, const auto &array) {
+    part.written = array.size() * sizeof(array[0]);
+  };
+  bool all = change == PlanChange::All;
+  for (Part *part : parts())
+    part->written = 0;
+  if (all) {
+    for (size_t i = 0; i < plan.attends.size(); ++i) {
+      filled(attends[i].offsets, plan.attends[i].itemOffsets);
+      filled(attends[i].items, plan.attends[i].items);
+    }
+    filled(mergeOffsets, plan.mergeOffsets);
+    filled(merges, plan.merges);
+  }
+  filled(rows, plan.rows);
+  filled(sequences, plan.sequences);
   put<uint64_t>(scalars, numbers);
   put<uint32_t>(shared, sharedOffsets);
-  put<bundle::MergeItem>(merges, plan.merges);
-  put<uint32_t>(mergeOffsets, plan.mergeOffsets);
-  uploaded = staging.size() == 0;
+  uploaded = places[at].staging.size() == 0;
+  itemsUp = uploaded || (itemsUp && !all);
 }
 
-std::vector<const PlanArena::Part *> PlanArena::writtenParts() const {
-  std::vector<const Part *> parts;
-  auto add = [&](const Part &part) {
-    if (part.written)
-      parts.push_back(&part);
+Status PlanArena::write(const Plan &plan, std::span<const uint64_t> numbers,
+                        std::span<const uint32_t> sharedOffsets) {
+  StatusOr<Plan *> place = next();
+  if (!place)
+    return place.status();
+  auto copy = [](const auto &from, auto &to) {
+    std::copy_n(from.begin(), from.size(), to.begin());
+    to.setSize(from.size());
   };
-  for (const Attend &attend : attends)
-    add(attend.offsets), add(attend.items);
-  for (const Part *part : {&rows, &sequences, &scalars, &shared, &mergeOffsets, &merges})
-    add(*part);
-  return parts;
+  Plan &own = **place;
+  for (size_t i = 0; i < own.attends.size(); ++i) {
+    if (plan.attends.empty()) { // a program's appends alone
+      own.attends[i].itemOffsets.setSize(0);
+      own.attends[i].items.setSize(0);
+      continue;
+    }
+    copy(plan.attends[i].itemOffsets, own.attends[i].itemOffsets);
+    copy(plan.attends[i].items, own.attends[i].items);
+  }
+  copy(plan.rows, own.rows);
+  copy(plan.sequences, own.sequences);
+  copy(plan.mergeOffsets, own.mergeOffsets);
+  copy(plan.merges, own.merges);
+  commit(PlanChange::All, numbers, sharedOffsets);
+  return {};
 }
 
 Status PlanArena::upload(Stream &stream) {
   if (uploaded)
     return {};
-  std::vector<const Part *> parts = writtenParts();
-  for (size_t i = 0; i < parts.size();) {
-    size_t begin = parts[i]->at, last = begin + parts[i]->written;
-    for (++i; i < parts.size() && parts[i]->at <= last + kGap; ++i)
-      last = parts[i]->at + parts[i]->written;
-    LLMOPT_RETURN_IF_ERROR(stream.copyIn(memory.data() + begin, host + begin, last - begin));
+  Place &place = places[at];
+  std::vector<Part *> all = parts();
+  std::erase_if(all, [](const Part *part) { return part->written == 0; });
+  for (size_t i = 0; i < all.size();) {
+    size_t begin = all[i]->at, last = begin + all[i]->written;
+    for (++i; i < all.size() && all[i]->at <= last + kGap; ++i)
+      last = all[i]->at + all[i]->written;
+    LLMOPT_RETURN_IF_ERROR(stream.copyIn(memory.data() + begin, place.host + begin, last - begin));
   }
-  uploaded = true;
+  StatusOr<std::unique_ptr<Event>> event = stream.record();
+  if (!event)
+    return event.status();
+  place.copied = *std::move(event);
+  uploaded = itemsUp = true;
   return {};
 }
 

@@ -1,44 +1,45 @@
 // The arrays of a plan in device memory, each at a place that does not change while the
 // arena lives: parameter blocks and captured graphs point there. A new plan that fits may be
 // written over the old one.
+//
+// Plans are written in host memory, into one of several places in turn (D + 1 for D steps in
+// flight), and copied to the device in the order of the stream. A place is used again when the
+// copy from it has ended, which an event tells. Where device memory is the host's, there is one
+// place, the device's own: earlier work must have ended.
 #pragma once
 
 #include "runtime/base/AlignedBuffer.h"
 #include "runtime/device/Device.h"
 #include "runtime/device/ParamBlock.h"
-#include "runtime/plan/Plan.h"
+#include "runtime/plan/Planner.h"
 
+#include <memory>
 #include <span>
 #include <vector>
 
 namespace llmopt::runtime {
 
-/// Entries of a plan's arrays: what a plan has, or what an arena has room for.
-struct PlanCounts {
-  uint32_t workers = 1;
-  uint64_t items = 0; ///< of each Attend kernel
-  uint64_t rows = 0, sequences = 0, merges = 0, partialRows = 0;
-
-  static PlanCounts of(const Plan &plan);
-  /// The most that any batch within the extents of the bound arrays needs.
-  static PlanCounts bound(const bundle::Program &program, const PlanOptions &options,
-                          uint64_t sequences, const PlanCapacities &capacities);
-  /// Why `plan` does not fit, in words; empty when it does.
-  std::string lacks(const PlanCounts &plan) const;
-};
-
 class PlanArena {
 public:
   PlanArena() = default;
+  /// `places`: of host memory, 1 or more.
   static StatusOr<PlanArena> create(Device &device, const bundle::Program &program,
-                                    const PlanCounts &room);
+                                    const PlanCounts &room, uint32_t places = 1);
 
-  /// Takes over the arrays of a plan that fits. `shared` are the offsets of Append and
-  /// Combine kernels, workers + 1 or none.
-  void write(const Plan &plan, std::span<const uint64_t> scalars, std::span<const uint32_t> shared);
+  /// The next place's arrays, to be filled. Waits for the copy from it, if one is under way.
+  StatusOr<Plan *> next();
+  /// What was filled in, and is to be uploaded. `shared` are the offsets of Append and Combine
+  /// kernels, workers + 1 or none.
+  void commit(PlanChange change, std::span<const uint64_t> scalars,
+              std::span<const uint32_t> shared);
+  /// The same for a plan made elsewhere, that fits.
+  Status write(const Plan &plan, std::span<const uint64_t> scalars,
+               std::span<const uint32_t> shared);
   /// Copies what was written to the device, where it is not there already. The arena must
   /// stay until the stream was synchronised.
   Status upload(Stream &stream);
+  /// The device has, or will have in the order of the stream, the items of the last plan.
+  bool itemsAreUp() const { return itemsUp; }
 
   /// Where the arrays that a kernel reads lie.
   PlanBuffers buffers(const bundle::Program &program, uint32_t kernel) const;
@@ -52,26 +53,34 @@ private:
   struct Part {
     size_t at = 0, bytes = 0;
     uint64_t entries = 0, width = 1;
-    size_t written = 0; ///< bytes that the last plan has of it
+    size_t written = 0; ///< bytes of it that are to be uploaded
   };
   struct Attend {
     uint32_t kernel;
     Part offsets, items;
   };
+  struct Place {
+    AlignedBuffer staging;   ///< empty on a device with host memory
+    uint8_t *host = nullptr; ///< where parts are written
+    Plan plan;
+    std::unique_ptr<Event> copied;
+  };
 
   Part reserve(uint64_t entries, size_t entryBytes, uint64_t width = 1);
   template <typename T> void put(Part &part, std::span<const T> entries);
+  void layOut(const bundle::Program &program);
+  Plan planAt(uint8_t *host) const;
+  std::vector<Part *> parts(); ///< that a plan writes, in their order
   PlanBuffers::Entry entryOf(const Part &part) const;
-  std::vector<const Part *> writtenParts() const;
 
   PlanCounts counts;
   std::vector<Attend> attends;
   Part rows, sequences, scalars, shared, mergeOffsets, merges, partialOut, partialLse;
-  size_t countersAt = 0, countersBytes = 0, end = 0;
+  size_t countersAt = 0, countersBytes = 0, stagedBytes = 0, end = 0;
   DeviceMemory memory;
-  AlignedBuffer staging;   ///< of parts that a plan writes; empty on a device with host memory
-  uint8_t *host = nullptr; ///< where they are written
-  bool uploaded = true;
+  std::vector<Place> places;
+  size_t at = 0; ///< the place in use
+  bool uploaded = true, itemsUp = false;
 };
 
 } // namespace llmopt::runtime

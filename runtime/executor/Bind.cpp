@@ -95,7 +95,36 @@ Status ModelExecutor::open() {
   calls.resize(options.groups.size());
   for (uint32_t g = 0; g < options.groups.size(); ++g)
     LLMOPT_RETURN_IF_ERROR(bindGroup(g));
+  LLMOPT_RETURN_IF_ERROR(captureBuckets());
   return stream->synchronize();
+}
+
+/// Plans must be on the device before work is captured: of no rows, to begin with.
+Status ModelExecutor::captureBuckets() {
+  captures = {};
+  std::vector<Captures::GroupCalls> all;
+  for (uint32_t g = 0; g < calls.size() && !options.captures.empty(); ++g) {
+    GroupCalls &of = calls[g];
+    LLMOPT_RETURN_IF_ERROR(of.append.share(0));
+    LLMOPT_RETURN_IF_ERROR(of.append.upload(*stream));
+    for (LayerCall &call : of.attend) {
+      LLMOPT_RETURN_IF_ERROR(call.plan({}));
+      LLMOPT_RETURN_IF_ERROR(call.upload(*stream));
+    }
+    all.push_back({&of.append, of.attend, uint32_t(options.groups[g].layers.size())});
+  }
+  StatusOr<Captures> made = Captures::capture(*stream, options.captures, kernels, all);
+  if (!made)
+    return made.status();
+  captures = *std::move(made);
+  return {};
+}
+
+std::vector<PlanCounters> ModelExecutor::planCounters(uint32_t group) const {
+  std::vector<PlanCounters> counters;
+  for (const LayerCall &call : calls[group].attend)
+    counters.push_back(*call.counters());
+  return counters;
 }
 
 /// Q, K, V and output of one layer at a time, as large as any group needs.
@@ -194,13 +223,15 @@ Status ModelExecutor::bindGroup(uint32_t g) {
     std::vector<CallArguments> arguments;
     for (uint32_t layer = 0; layer < layerCount; ++layer)
       arguments.push_back(argumentsOf(g, layer, program->program()));
-    return LayerCall::bind(std::move(program), arguments, room, options.plan);
+    return LayerCall::bind(*device, std::move(program), arguments, room, options.plan);
   };
-  StatusOr<LayerCall> append = bind(loaded.append, {});
+  uint32_t places = options.stepsInFlight + 1;
+  StatusOr<LayerCall> append = bind(loaded.append, {.places = places});
   if (!append)
     return append.status();
   of.append = *std::move(append);
-  LayerCall::Room room{options.memory.maxSequences, options.maxTokens, options.memory.maxTokens};
+  LayerCall::Room room{options.memory.maxSequences, options.maxTokens, options.memory.maxTokens,
+                       places};
   for (const std::shared_ptr<DeviceProgram> &program : loaded.attend) {
     StatusOr<LayerCall> attend = bind(program, room);
     if (!attend)

@@ -59,6 +59,8 @@ StatusOr<KvMemory> KvMemory::create(Device &device, Stream &stream,
     Table &table = memory.tables[g];
     table.columns = uint32_t(options.groups[g].pagesFor(options.maxTokens));
     table.entries.assign(size_t(table.columns) * options.maxSequences, kv::kNoPage);
+    table.prefixes =
+        SharedPrefixes(options.maxSequences, table.columns, options.groups[g].pageSize);
     StatusOr<DeviceMemory> made = device.allocate(table.entries.size() * sizeof(int32_t));
     if (!made)
       return made.status();
@@ -99,6 +101,7 @@ Status KvMemory::applyTables(const StepInput &input, Stream &stream) {
     std::span<const int32_t> entries = input.pages().subspan(delta.first, delta.count);
     size_t at = size_t(delta.tableSlot) * table.columns + delta.index;
     std::copy(entries.begin(), entries.end(), table.entries.begin() + long(at));
+    table.prefixes.change(delta.tableSlot, delta.index, delta.count, table.entries);
     LLMOPT_RETURN_IF_ERROR(stream.copyIn(table.memory.data() + at * sizeof(int32_t), entries.data(),
                                          entries.size_bytes()));
   }

@@ -11,6 +11,7 @@
 #include "runtime/kv/Admission.h"
 #include "runtime/kv/PageMover.h"
 #include "runtime/kv/PoolLayout.h"
+#include "runtime/plan/cascade/SharedPrefixes.h"
 
 #include <span>
 #include <vector>
@@ -51,12 +52,15 @@ public:
   ArrayRef values(uint32_t group, uint32_t layer) const;
 
   uint32_t columns(uint32_t group) const { return tables[group].columns; }
+  /// Which sequences begin with the same pages.
+  const SharedPrefixes &prefixes(uint32_t group) const { return tables[group].prefixes; }
   uint64_t pagesSwapped() const { return swapped; } ///< out and in
 
 private:
   struct Table {
     uint32_t columns = 0;
     std::vector<int32_t> entries; ///< the host's copy
+    SharedPrefixes prefixes;
     DeviceMemory memory;
   };
 

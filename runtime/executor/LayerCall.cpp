@@ -32,7 +32,7 @@ StatusOr<LayerCall> noMemory(const Program &program) {
 
 } // namespace
 
-StatusOr<LayerCall> LayerCall::bind(std::shared_ptr<DeviceProgram> loaded,
+StatusOr<LayerCall> LayerCall::bind(Device &device, std::shared_ptr<DeviceProgram> loaded,
                                     std::span<const CallArguments> layers, const Room &room,
                                     PlanOptions options) {
   const Program &program = loaded->program();
@@ -41,13 +41,21 @@ StatusOr<LayerCall> LayerCall::bind(std::shared_ptr<DeviceProgram> loaded,
   if (options.workers == 0)
     options.workers = options.threads;
   LayerCall call;
-  call.options = options;
+  call.workers = options.workers;
   try {
     PlanCounts counts{.workers = options.workers};
-    if (room.sequences)
-      counts = PlanCounts::bound(program, options, room.sequences,
-                                 {.queryTokens = room.tokens, .keyLen = room.keys});
-    StatusOr<PlanArena> arena = PlanArena::create(*loaded->device(), program, counts);
+    if (room.sequences) {
+      StatusOr<Planner> planner =
+          Planner::create(program, options,
+                          {.rows = room.sequences,
+                           .queryTokens = room.tokens,
+                           .splits = mostSplits(program, options, room.keys)});
+      if (!planner)
+        return planner.status();
+      counts = planner->room();
+      call.planner.emplace(*std::move(planner));
+    }
+    StatusOr<PlanArena> arena = PlanArena::create(device, program, counts, room.places);
     if (!arena)
       return arena.status();
     call.arena = *std::move(arena);
@@ -62,6 +70,8 @@ StatusOr<LayerCall> LayerCall::bind(std::shared_ptr<DeviceProgram> loaded,
       for (uint32_t k = 0; k < program.kernels.size(); ++k)
         call.blocks.push_back(makeParamBlock(program, *arrays, call.arena.buffers(program, k)));
     }
+    call.shares.resize(options.workers + 1);
+    call.calls.reserve(program.kernels.size());
   } catch (const std::bad_alloc &) {
     return noMemory(program);
   }
@@ -70,34 +80,36 @@ StatusOr<LayerCall> LayerCall::bind(std::shared_ptr<DeviceProgram> loaded,
 }
 
 Status LayerCall::plan(const BatchShape &batch) {
-  StatusOr<Plan> plan = makePlan(program(), batch, scalars.values, options);
-  if (!plan)
-    return plan.status();
-  if (std::string reason = arena.room().lacks(PlanCounts::of(*plan)); !reason.empty())
-    return makeStatus(StatusCode::Internal, "kernel '{}': {}", program().name, reason);
-  arena.write(*plan, scalars.slots, {});
-  merges = !plan->merges.empty();
+  StatusOr<Plan *> place = arena.next();
+  if (!place)
+    return place.status();
+  StatusOr<PlanChange> change = planner->plan(batch, scalars.values, **place, arena.itemsAreUp());
+  if (!change)
+    return change.status();
+  arena.commit(*change, scalars.slots, {});
+  if (*change == PlanChange::All)
+    merges = !(*place)->merges.empty();
   return {};
 }
 
 Status LayerCall::share(uint64_t tokens) {
-  Plan nothing;
-  nothing.workers = options.workers;
-  std::vector<uint32_t> offsets;
-  for (uint64_t w = 0; w <= options.workers; ++w)
-    offsets.push_back(uint32_t(tokens * w / options.workers));
-  arena.write(nothing, scalars.slots, offsets);
+  StatusOr<Plan *> place = arena.next();
+  if (!place)
+    return place.status();
+  for (uint64_t w = 0; w <= workers; ++w)
+    shares[w] = uint32_t(tokens * w / workers);
+  arena.commit(PlanChange::All, scalars.slots, shares);
   return {};
 }
 
-Status LayerCall::run(Stream &stream, uint32_t layer) {
+Status LayerCall::run(Stream &stream, uint32_t layer, Merging merging) {
   LLMOPT_RETURN_IF_ERROR(arena.upload(stream));
   if (std::span<uint8_t> counters = arena.counters(); !counters.empty())
     LLMOPT_RETURN_IF_ERROR(stream.fill(counters.data(), 0, counters.size()));
+  bool merge = merging == Merging::Always ? arena.room().merges > 0 : merges;
   const std::vector<bundle::Kernel> &kernels = program().kernels;
-  std::vector<KernelCall> calls;
   for (KernelKind kind : {KernelKind::Append, KernelKind::Attend, KernelKind::Merge}) {
-    if (kind == KernelKind::Merge && !merges)
+    if (kind == KernelKind::Merge && !merge)
       continue;
     calls.clear();
     for (uint32_t k = 0; k < kernels.size(); ++k)
@@ -106,7 +118,7 @@ Status LayerCall::run(Stream &stream, uint32_t layer) {
         calls.push_back({k, {block.data(), block.size()}});
       }
     if (!calls.empty())
-      LLMOPT_RETURN_IF_ERROR(stream.launch(*loaded, calls, options.workers));
+      LLMOPT_RETURN_IF_ERROR(stream.launch(*loaded, calls, workers));
   }
   return {};
 }

@@ -8,6 +8,7 @@
 #include "runtime/plan/Planner.h"
 
 #include <array>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -17,28 +18,43 @@ class LayerCall {
 public:
   /// `layers`: the arguments of each layer, alike but for addresses. For a kernel that
   /// attends, room for any batch of `sequences` with `tokens` queries over `keys` keys each.
+  /// `places` for plans on their way to the device.
   struct Room {
     uint64_t sequences = 0, tokens = 0, keys = 0;
+    uint32_t places = 1;
   };
-  static StatusOr<LayerCall> bind(std::shared_ptr<DeviceProgram> program,
+  static StatusOr<LayerCall> bind(Device &device, std::shared_ptr<DeviceProgram> program,
                                   std::span<const CallArguments> layers, const Room &room,
                                   PlanOptions options);
 
-  /// Plans a batch of a kernel that attends. Earlier work must have finished.
+  /// Plans a batch of a kernel that attends.
   Status plan(const BatchShape &batch);
-  /// Shares out `tokens` rows to append. Earlier work must have finished.
+  /// Shares out `tokens` rows to append.
   Status share(uint64_t tokens);
+  /// Brings the plan to the device; `run` does so where it was not done. Needed before work
+  /// that was captured is replayed.
+  Status upload(Stream &stream) { return arena.upload(stream); }
+
+  enum class Merging : uint8_t {
+    AsPlanned, ///< only if the present plan has something to merge
+    Always,    ///< for a capture: the merge finds its count on the device
+  };
   /// Runs a layer, by its place in the group, with the present plan.
-  Status run(Stream &stream, uint32_t layer);
+  Status run(Stream &stream, uint32_t layer, Merging merging = Merging::AsPlanned);
 
   const bundle::Program &program() const { return loaded->program(); }
+  /// What the planner decided; none for a kernel that appends.
+  const PlanCounters *counters() const { return planner ? &planner->counters() : nullptr; }
 
 private:
   std::shared_ptr<DeviceProgram> loaded;
-  PlanOptions options;
+  uint32_t workers = 1;
   ScalarTable scalars;
+  std::optional<Planner> planner;
   PlanArena arena;
   bool merges = false;
+  std::vector<uint32_t> shares;
+  std::vector<KernelCall> calls;
   std::vector<AlignedBuffer> blocks; ///< parameters: of each layer, of each kernel
 };
 

@@ -20,6 +20,7 @@
 #pragma once
 
 #include "runtime/engine/Executor.h"
+#include "runtime/executor/Captures.h"
 #include "runtime/executor/KvMemory.h"
 #include "runtime/executor/LayerCall.h"
 #include "runtime/executor/LayerKernels.h"
@@ -38,11 +39,14 @@ struct ExecutorOptions {
   kv::ManagerOptions memory; ///< the block manager's
   std::vector<LayerGroup> groups;
   std::vector<KernelRule> rules;
-  uint32_t maxTokens = 2048;         ///< query tokens of a step: the scheduler's budget
-  uint32_t prefillTokens = 0;        ///< of a row; 0: maxTokens
-  uint32_t stepsInFlight = 1;        ///< D
-  uint32_t deviceDrafts = 0;         ///< that the scheduler wants after each token
-  PlanOptions plan = {.workers = 0}; ///< 0: as many as the device runs at a time
+  uint32_t maxTokens = 2048;  ///< query tokens of a step: the scheduler's budget
+  uint32_t prefillTokens = 0; ///< of a row; 0: maxTokens
+  uint32_t stepsInFlight = 1; ///< D
+  uint32_t deviceDrafts = 0;  ///< that the scheduler wants after each token
+  /// 0 workers: as many as the device runs at a time. Requests whose tables begin with the same
+  /// pages share items where the planner finds that it pays.
+  PlanOptions plan = {.workers = 0, .cascadeLevels = 2};
+  std::vector<CaptureBucket> captures;
   KvMemoryChecks checks;
 };
 
@@ -64,6 +68,10 @@ public:
   kv::PageMover *mover();
   /// Pages copied out and in. Only between steps.
   uint64_t pagesSwapped() const { return memory.pagesSwapped(); }
+  /// Steps that replayed captured work. Only between steps.
+  const CaptureCounters &captureCounters() const { return captures.counters(); }
+  /// What the planners of a group decided, kernel after kernel. Only between steps.
+  std::vector<PlanCounters> planCounters(uint32_t group) const;
 
 private:
   class Mover;
@@ -82,7 +90,7 @@ private:
     DeviceMemory slots; ///< i64 of each token
     std::vector<int64_t> slotStaging;
     std::vector<BatchShape> batches; ///< of each attend kernel
-    std::vector<uint32_t> active;    ///< attend kernels with rows in this step
+    std::vector<uint32_t> active;    ///< attend kernels that this step runs
   };
 
   ModelExecutor(std::shared_ptr<Device> device, ExecutorOptions options, ModelLayers &model);
@@ -91,13 +99,15 @@ private:
   Status open();
   Status allocateArrays();
   Status bindGroup(uint32_t group);
+  Status captureBuckets();
   CallArguments argumentsOf(uint32_t group, uint32_t layer, const bundle::Program &program) const;
 
   // RunStep.cpp
   Status runStep(const StepInput &input, StepRecord &record, bool tables);
   Status compute(const StepInput &input, StepRecord &record);
   Status runLayers(const ModelBatch &batch);
-  Status planGroup(const ModelBatch &batch, uint32_t group);
+  Status planGroup(const ModelBatch &batch, uint32_t group, uint32_t bucket);
+  Status attend(uint32_t bucket, uint32_t group, uint32_t index);
   void loop();
   void execute(Work &work);
   kv::EventId enqueueCopy(std::span<const kv::PageMove> moves, bool out);
@@ -110,6 +120,7 @@ private:
   std::unique_ptr<Stream> stream;
   KvMemory memory;
   std::vector<GroupCalls> calls;
+  Captures captures;
   struct LayerPlace {
     uint32_t group, index;
   };

@@ -2,16 +2,22 @@
 #include "runtime/executor/ModelExecutor.h"
 #include "runtime/executor/Mover.h"
 
+#include <algorithm>
 #include <exception>
+#include <iterator>
 #include <new>
 
 using namespace llmopt::runtime;
 
-/// Plans of a group's kernels, and the slots that the step's tokens go to.
-Status ModelExecutor::planGroup(const ModelBatch &batch, uint32_t g) {
+/// Plans of a group's kernels, and the slots that the step's tokens go to. In a bucket each of
+/// its kernels has a plan, if only of no rows.
+Status ModelExecutor::planGroup(const ModelBatch &batch, uint32_t g, uint32_t bucket) {
   GroupCalls &of = calls[g];
-  for (BatchShape &shape : of.batches)
+  const SharedPrefixes &prefixes = memory.prefixes(g);
+  for (BatchShape &shape : of.batches) {
     shape.sequences.clear();
+    shape.prefixes = prefixes.prefixes();
+  }
   for (const ModelRow &row : batch.rows) {
     const step::Row &from = *row.row;
     for (uint32_t i = 0; i < row.tokenCount; ++i) {
@@ -28,31 +34,52 @@ Status ModelExecutor::planGroup(const ModelBatch &batch, uint32_t g) {
     shape.queryBase = row.firstToken;
     shape.tableBase = int64_t(from.tableSlot) * memory.columns(g);
     shape.batch = from.tableSlot;
+    shape.prefix = prefixes.nodeOf(from.tableSlot);
     of.batches[kernels.choose(g, from.phase, row.tokenCount)].sequences.push_back(shape);
   }
   LLMOPT_RETURN_IF_ERROR(
       stream->copyIn(of.slots.data(), of.slotStaging.data(), batch.ids.size() * sizeof(int64_t)));
   LLMOPT_RETURN_IF_ERROR(of.append.share(batch.ids.size()));
+  LLMOPT_RETURN_IF_ERROR(of.append.upload(*stream));
   of.active.clear();
-  for (uint32_t k = 0; k < of.attend.size(); ++k)
-    if (!of.batches[k].sequences.empty()) {
-      of.active.push_back(k);
-      LLMOPT_RETURN_IF_ERROR(of.attend[k].plan(of.batches[k]));
-    }
+  if (bucket != Captures::kNone && captures.has(bucket, g))
+    std::ranges::copy(captures.kernelsOf(bucket, g), std::back_inserter(of.active));
+  else
+    for (uint32_t k = 0; k < of.attend.size(); ++k)
+      if (!of.batches[k].sequences.empty())
+        of.active.push_back(k);
+  for (uint32_t k : of.active) {
+    LLMOPT_RETURN_IF_ERROR(of.attend[k].plan(of.batches[k]));
+    LLMOPT_RETURN_IF_ERROR(of.attend[k].upload(*stream));
+  }
+  return {};
+}
+
+/// Appends and attends, for one layer of a group.
+Status ModelExecutor::attend(uint32_t bucket, uint32_t group, uint32_t index) {
+  if (bucket != Captures::kNone && captures.has(bucket, group))
+    return captures.replay(*stream, bucket, group, index);
+  LLMOPT_RETURN_IF_ERROR(calls[group].append.run(*stream, index));
+  for (uint32_t kernel : calls[group].active)
+    LLMOPT_RETURN_IF_ERROR(calls[group].attend[kernel].run(*stream, index));
   return {};
 }
 
 Status ModelExecutor::runLayers(const ModelBatch &batch) {
   LayerArrays arrays{query.data(), key.data(), value.data(), output.data()};
+  StepShape shape{.rows = uint32_t(batch.rows.size())};
+  for (const ModelRow &row : batch.rows) {
+    shape.longestRow = std::max(shape.longestRow, row.tokenCount);
+    shape.phases |= uint8_t(1 << uint8_t(row.row->phase));
+  }
+  uint32_t bucket = captures.choose(shape);
   for (uint32_t g = 0; g < calls.size(); ++g)
-    LLMOPT_RETURN_IF_ERROR(planGroup(batch, g));
+    LLMOPT_RETURN_IF_ERROR(planGroup(batch, g, bucket));
   LLMOPT_RETURN_IF_ERROR(model.begin(batch));
   for (uint32_t layer = 0; layer < layers.size(); ++layer) {
     auto [group, index] = layers[layer];
     LLMOPT_RETURN_IF_ERROR(model.project(batch, layer, arrays));
-    LLMOPT_RETURN_IF_ERROR(calls[group].append.run(*stream, index));
-    for (uint32_t kernel : calls[group].active)
-      LLMOPT_RETURN_IF_ERROR(calls[group].attend[kernel].run(*stream, index));
+    LLMOPT_RETURN_IF_ERROR(attend(bucket, group, index));
     LLMOPT_RETURN_IF_ERROR(model.absorb(batch, layer, arrays));
   }
   return model.finish(batch);

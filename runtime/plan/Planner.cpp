@@ -1,36 +1,26 @@
 #include "runtime/plan/Planner.h"
 
-#include "runtime/plan/Assign.h"
+#include "runtime/plan/Emit.h"
 #include "runtime/plan/RowTiles.h"
-#include "runtime/plan/Splits.h"
+#include "runtime/plan/split/Deal.h"
+#include "runtime/plan/split/Line.h"
+#include "runtime/plan/split/Pieces.h"
 
 #include <algorithm>
+#include <cstring>
 #include <limits>
 #include <new>
 
 namespace llmopt::runtime {
 
 using bundle::AttentionFacts;
-using bundle::MergeItem;
 using bundle::Program;
-using bundle::WorkItem;
 
 namespace {
 
 constexpr uint64_t kMaxU32 = std::numeric_limits<uint32_t>::max();
 constexpr int64_t kMaxLength = std::numeric_limits<int32_t>::max();
-constexpr uint64_t kMaxPartialRows = std::numeric_limits<int32_t>::max();
 constexpr uint32_t kMaxWorkers = 1u << 16;
-
-std::vector<Variant> attendVariants(const Program &program) {
-  std::vector<Variant> variants;
-  for (uint32_t i = 0; i < program.kernels.size(); ++i) {
-    const bundle::Kernel &kernel = program.kernels[i];
-    if (kernel.kind == bundle::KernelKind::Attend)
-      variants.push_back({i, kernel.tileRows, kernel.tileKeys, kernel.costPerTile});
-  }
-  return variants;
-}
 
 /// Rows must be computed alike whatever else is in the batch: key tiles of one
 /// size.
@@ -39,14 +29,17 @@ void keepInvariantVariants(std::vector<Variant> &variants) {
   std::erase_if(variants, [&](const Variant &v) { return v.tileKeys != tileKeys; });
 }
 
-Status checkBatch(const BatchShape &batch, uint32_t group) {
+/// Sizes that no plan can have. `firstRows` becomes each sequence's first packed row, and the end.
+Status checkBatch(const BatchShape &batch, uint32_t group, std::vector<uint32_t> &firstRows) {
   if (batch.sequences.size() > kMaxU32)
     return makeStatus(StatusCode::ResourceExhausted,
                       "batch has {} sequences; at most {} are allowed", batch.sequences.size(),
                       kMaxU32);
   uint64_t rows = 0;
+  firstRows.resize(batch.sequences.size() + 1);
   for (size_t s = 0; s < batch.sequences.size(); ++s) {
     const SequenceShape &sequence = batch.sequences[s];
+    firstRows[s] = static_cast<uint32_t>(rows);
     for (int64_t length : {sequence.queryLen, sequence.keyLen})
       if (length < 0 || length > kMaxLength)
         return invalidArgument("sequence {} has {} queries and {} keys; 0 to {} are "
@@ -59,248 +52,357 @@ Status checkBatch(const BatchShape &batch, uint32_t group) {
                         "heads of a group) up to sequence {}; use a smaller batch",
                         kMaxU32, group, s);
   }
+  firstRows.back() = static_cast<uint32_t>(rows);
   return {};
 }
 
-void addSequences(const AttentionFacts &facts, const BatchShape &batch, Plan &plan) {
-  size_t queries = 0;
+uint64_t queryTokensOf(const BatchShape &batch) {
+  uint64_t tokens = 0;
   for (const SequenceShape &sequence : batch.sequences)
-    queries += static_cast<size_t>(sequence.queryLen);
-  plan.rows.reserve(queries);
-  plan.sequences.reserve(batch.sequences.size());
-  for (const SequenceShape &sequence : batch.sequences) {
-    plan.sequences.push_back({.queryBase = sequence.queryBase,
-                              .keyBase = sequence.keyBase,
-                              .queryLen = sequence.queryLen,
-                              .keyLen = sequence.keyLen,
-                              .tableBase = sequence.tableBase,
-                              .batch = sequence.batch,
-                              .reserved = {}});
-    for (int64_t query = 0; query < sequence.queryLen; ++query)
-      plan.rows.push_back(
-          {static_cast<uint32_t>(query), static_cast<int32_t>(positionOf(facts, sequence, query))});
-  }
-}
-
-/// Packed row of each sequence's first query.
-std::vector<uint32_t> firstRowsOf(const BatchShape &batch, uint32_t group) {
-  std::vector<uint32_t> firstRows;
-  uint32_t row = 0;
-  for (const SequenceShape &sequence : batch.sequences) {
-    firstRows.push_back(row);
-    row += static_cast<uint32_t>(sequence.queryLen) * group;
-  }
-  return firstRows;
-}
-
-/// The items of all variants in natural order: sequence, KV head, rows, keys.
-struct ItemList {
-  std::vector<WorkItem> items;
-  std::vector<uint32_t> variants;
-  std::vector<double> costs;
-};
-
-/// Appends the items and merges of one row tile for one KV head.
-void addTile(const RowTile &tile, const Variant &variant, uint32_t kvHead,
-             std::span<const KeyRange> ranges, ItemList &list, Plan &plan) {
-  bool split = ranges.size() > 1;
-  uint32_t partial = static_cast<uint32_t>(plan.partialRows);
-  for (size_t k = 0; k < ranges.size(); ++k) {
-    int32_t slot = split ? static_cast<int32_t>(partial + k * tile.rowCount) : -1;
-    list.items.push_back({.firstRow = tile.firstRow,
-                          .rowCount = tile.rowCount,
-                          .kvHead = kvHead,
-                          .sequence = tile.sequence,
-                          .keyBegin = static_cast<uint32_t>(ranges[k].begin),
-                          .keyEnd = static_cast<uint32_t>(ranges[k].end),
-                          .partialSlot = slot,
-                          .flags = 0});
-    list.variants.push_back(tile.variant);
-    // Splits carry equal numbers of visible tiles but for rounding.
-    list.costs.push_back(tile.cost(variant) / static_cast<double>(ranges.size()));
-  }
-  if (!split)
-    return;
-  for (uint32_t r = 0; r < tile.rowCount; ++r)
-    plan.merges.push_back({.row = tile.firstRow + r,
-                           .kvHead = kvHead,
-                           .sequence = tile.sequence,
-                           .firstPartial = partial + r,
-                           .count = static_cast<uint32_t>(ranges.size()),
-                           .stride = tile.rowCount,
-                           .reserved = {}});
-  plan.partialRows += ranges.size() * tile.rowCount;
-}
-
-ItemList makeItems(const PlanContext &context, const BatchShape &batch, const SplitRule &rule,
-                   std::span<const uint32_t> firstRows, std::span<const RowTile> tiles,
-                   Plan &plan) {
-  ItemList list;
-  std::vector<std::vector<KeyRange>> ranges;
-  for (size_t first = 0, last = 0; first < tiles.size(); first = last) {
-    uint32_t s = tiles[first].sequence;
-    ranges.clear();
-    for (; last < tiles.size() && tiles[last].sequence == s; ++last) {
-      const RowTile &tile = tiles[last];
-      bundle::KeySet keys;
-      if (tile.splits > 1)
-        keys = visibleKeys(context, batch.sequences[s], firstRows[s], tile);
-      ranges.push_back(splitRanges(tile, keys, rule, context.variants[tile.variant].tileKeys));
-    }
-    for (uint32_t head = 0; head < context.facts.kvHeads; ++head)
-      for (size_t t = first; t < last; ++t)
-        addTile(tiles[t], context.variants[tiles[t].variant], head, ranges[t - first], list, plan);
-  }
-  return list;
-}
-
-/// Sorts the items by variant and worker, keeping their natural order inside.
-void dealItems(const PlanContext &context, const ItemList &list, Plan &plan) {
-  std::vector<uint32_t> workerOf = assignItems(list.costs, plan.workers);
-  for (AttendPlan &attend : plan.attends)
-    attend.itemOffsets.assign(plan.workers + 1, 0);
-  auto attendOf = [&](size_t item) -> AttendPlan & {
-    uint32_t kernel = context.variants[list.variants[item]].kernel;
-    return *std::find_if(plan.attends.begin(), plan.attends.end(),
-                         [&](const AttendPlan &a) { return a.kernel == kernel; });
-  };
-  for (size_t i = 0; i < list.items.size(); ++i)
-    ++attendOf(i).itemOffsets[workerOf[i] + 1];
-  for (AttendPlan &attend : plan.attends) {
-    for (uint32_t w = 0; w < plan.workers; ++w)
-      attend.itemOffsets[w + 1] += attend.itemOffsets[w];
-    attend.items.resize(attend.itemOffsets.back());
-  }
-  std::vector<std::vector<uint32_t>> next;
-  for (const AttendPlan &attend : plan.attends)
-    next.push_back(attend.itemOffsets);
-  for (size_t i = 0; i < list.items.size(); ++i) {
-    AttendPlan &attend = attendOf(i);
-    std::vector<uint32_t> &places = next[static_cast<size_t>(&attend - plan.attends.data())];
-    attend.items[places[workerOf[i]]++] = list.items[i];
-  }
-}
-
-/// Merges cost about the same each: equal shares.
-void dealMerges(Plan &plan) {
-  plan.mergeOffsets.resize(plan.workers + 1);
-  for (uint64_t w = 0; w <= plan.workers; ++w)
-    plan.mergeOffsets[w] = static_cast<uint32_t>(plan.merges.size() * w / plan.workers);
-}
-
-Status checkCounts(const PlanContext &context, std::span<const RowTile> tiles) {
-  uint64_t items = 0, merges = 0;
-  for (const RowTile &tile : tiles) {
-    items += uint64_t{tile.splits} * context.facts.kvHeads;
-    merges += tile.splits > 1 ? uint64_t{tile.rowCount} * context.facts.kvHeads : 0;
-  }
-  if (items > kMaxU32 || merges > kMaxU32)
-    return makeStatus(StatusCode::ResourceExhausted,
-                      "batch needs {} work items and {} merge items; at most {} are "
-                      "allowed; use a smaller batch",
-                      items, merges, kMaxU32);
-  return {};
-}
-
-uint32_t workersOf(const PlanOptions &options) { return std::max<uint32_t>(options.workers, 1); }
-
-uint32_t threadsOf(const PlanOptions &options) {
-  return options.threads ? options.threads : workersOf(options);
-}
-
-StatusOr<Plan> planUnguarded(const Program &program, const BatchShape &batch,
-                             const ScalarValues &scalars, const PlanOptions &options) {
-  const AttentionFacts &facts = program.facts;
-  PlanContext context{.facts = facts,
-                      .scalars = scalars,
-                      .variants = attendVariants(program),
-                      .group = facts.kvHeads ? facts.queryHeads / facts.kvHeads : 0,
-                      .batchInvariant = options.batchInvariant || facts.batchInvariant};
-  if (context.variants.empty() || context.group == 0)
-    return invalidArgument("program '{}' has {} attend kernels, {} query heads and {} "
-                           "key/value heads; at least one of each is needed for a plan",
-                           program.name, context.variants.size(), facts.queryHeads, facts.kvHeads);
-  Plan plan;
-  plan.workers = workersOf(options);
-  if (plan.workers > kMaxWorkers)
-    return invalidArgument("plan for {} workers; at most {} are allowed", plan.workers,
-                           kMaxWorkers);
-  LLMOPT_RETURN_IF_ERROR(checkBatch(batch, context.group));
-  StatusOr<SplitRule> rule = chooseSplitRule(facts, options, context.batchInvariant);
-  if (!rule)
-    return rule.status();
-  for (const Variant &variant : context.variants)
-    plan.attends.push_back({.kernel = variant.kernel, .itemOffsets = {}, .items = {}});
-  if (context.batchInvariant)
-    keepInvariantVariants(context.variants);
-
-  std::vector<uint32_t> firstRows = firstRowsOf(batch, context.group);
-  std::vector<RowTile> tiles = makeRowTiles(context, batch);
-  LLMOPT_RETURN_IF_ERROR(decideSplits(context, batch, *rule, threadsOf(options),
-                                      std::min(options.maxPartialRows, kMaxPartialRows), firstRows,
-                                      tiles));
-  LLMOPT_RETURN_IF_ERROR(checkCounts(context, tiles));
-  addSequences(facts, batch, plan);
-  ItemList list = makeItems(context, batch, *rule, firstRows, tiles, plan);
-  dealItems(context, list, plan);
-  dealMerges(plan);
-  return plan;
-}
-
-uint64_t mulSaturated(uint64_t a, uint64_t b) {
-  uint64_t result;
-  return __builtin_mul_overflow(a, b, &result) ? std::numeric_limits<uint64_t>::max() : result;
+    tokens += static_cast<uint64_t>(sequence.queryLen);
+  return tokens;
 }
 
 } // namespace
 
-int64_t positionOf(const bundle::AttentionFacts &facts, const SequenceShape &sequence,
-                   int64_t query) {
-  return facts.topLeft ? query : query + sequence.keyLen - sequence.queryLen;
+class Planner::State {
+public:
+  State(const Program &program, const PlanOptions &options, const PlanLimits &limits,
+        const SplitRule &rule, PlanContext made);
+
+  StatusOr<PlanChange> plan(const BatchShape &batch, const ScalarValues &scalars, Plan &plan,
+                            bool itemsStay);
+
+  PlanCounts room;
+  PlanCounters counters;
+  CascadeAnswer lastCascade = CascadeAnswer::Off;
+
+private:
+  Status checkLimits(const BatchShape &batch);
+  void makeTiles(const BatchShape &batch);
+  void addSequence(const SequenceShape &sequence, uint32_t index);
+  CascadeRule cascadeRule() const;
+  Status makeItems(const BatchShape &batch, Plan &plan);
+  void writeLengths(const BatchShape &batch, Plan &plan) const;
+  uint64_t blockPartials() const;
+
+  PlanOptions options;
+  PlanLimits limits;
+  SplitRule rule;
+  PlanContext context;
+  uint32_t workers, threads;
+  uint64_t leastGain;
+
+  Line line;
+  Pieces pieces;
+  Deal deal;
+  Cascade cascade;
+
+  // Of the present batch, and of the one before.
+  std::vector<uint32_t> firstRows, next;
+  std::vector<RowBlock> blocks, lastBlocks;
+  std::vector<RowTile> tiles, lastTiles;
+  std::vector<uint8_t> placed;
+  std::vector<RowCut> cuts;
+  uint64_t cutsOf = 0; ///< packed rows that `cuts` are of
+  bool lastIsWhole = false;
+};
+
+Planner::State::State(const Program &program, const PlanOptions &options, const PlanLimits &limits,
+                      const SplitRule &rule, PlanContext made)
+    : room(PlanCounts::bound(program, options, limits)), options(options), limits(limits),
+      rule(rule), context(std::move(made)), workers(room.workers),
+      threads(options.threads ? options.threads : workers), line(workers) {
+  double dearest = 0;
+  for (const Variant &variant : context.variants)
+    dearest = std::max(dearest, double(variant.tileCost));
+  // Splits at absolute positions are merged with a cascade or without.
+  leastGain = rule.policy == SplitPolicy::Auto ? uint64_t(dearest * kMergePassTiles) * threads : 0;
+  // Tiles of a head. Items of the plan's kernels are counted in `room`.
+  uint64_t heads = context.facts.kvHeads;
+  size_t tileRoom = room.items / heads /
+                    (rule.policy == SplitPolicy::Auto ? 1 : std::max<uint64_t>(limits.splits, 1));
+  for (auto *list : {&tiles, &lastTiles})
+    list->reserve(tileRoom);
+  for (auto *list : {&blocks, &lastBlocks})
+    list->reserve(limits.rows);
+  firstRows.reserve(limits.rows + 1);
+  placed.reserve(limits.rows);
+  if (rule.policy != SplitPolicy::Auto) {
+    size_t attends = attendVariants(program).size();
+    pieces = Pieces({.pieces = room.items / heads, .tiles = tileRoom});
+    deal = Deal(workers, uint32_t(attends), room.items / heads, room.items);
+    next.reserve((workers + 1) * attends);
+  }
+  if (options.cascadeLevels)
+    cascade = Cascade(limits.rows, 2 * limits.rows);
+}
+
+Status Planner::State::checkLimits(const BatchShape &batch) {
+  if (batch.sequences.size() <= limits.rows)
+    LLMOPT_RETURN_IF_ERROR(checkBatch(batch, context.group, firstRows));
+  uint64_t tokens = firstRows.empty() ? 0 : firstRows.back() / context.group;
+  if (batch.sequences.size() > limits.rows || tokens > limits.queryTokens)
+    return makeStatus(StatusCode::ResourceExhausted,
+                      "a batch of {} sequences and {} query tokens; the planner was made for {} "
+                      "and {}",
+                      batch.sequences.size(), queryTokensOf(batch), limits.rows,
+                      limits.queryTokens);
+  return {};
+}
+
+/// The tiles of a sequence that shares nothing, as a block.
+void Planner::State::addSequence(const SequenceShape &sequence, uint32_t index) {
+  uint64_t rows = uint64_t(sequence.queryLen) * context.group;
+  if (rows == 0)
+    return;
+  if (rows != cutsOf) {
+    cuts.clear();
+    cutRows(context.variants, rows, cuts);
+    cutsOf = rows;
+  }
+  uint32_t row = firstRows[index];
+  blocks.push_back({.firstTile = uint32_t(tiles.size())});
+  for (const RowCut &cut : cuts) {
+    RowTile &tile = tiles.emplace_back();
+    tile.record = tile.sequence = index;
+    tile.firstRow = row;
+    tile.rowCount = cut.rows;
+    tile.variant = cut.variant;
+    setKeys(context, sequence, firstRows[index], 0, tile);
+    row += cut.rows;
+  }
+  blocks.back().endTile = uint32_t(tiles.size());
+}
+
+CascadeRule Planner::State::cascadeRule() const {
+  CascadeRule wish{.levels = std::min(options.cascadeLevels, kMaxCascadeLevels)};
+  if (rule.policy == SplitPolicy::ByLength)
+    wish.splitKeys = splitLength(rule, context.variants[0].tileKeys);
+  wish.leastGain = leastGain;
+  wish.blockRows = room.merges / context.facts.kvHeads;
+  return wish;
+}
+
+void Planner::State::makeTiles(const BatchShape &batch) {
+  std::swap(tiles, lastTiles);
+  std::swap(blocks, lastBlocks);
+  tiles.clear();
+  blocks.clear();
+  bool cuts = rule.policy == SplitPolicy::Auto || rule.policy == SplitPolicy::ByLength;
+  lastCascade = CascadeAnswer::Off;
+  if (options.cascadeLevels) {
+    placed.assign(batch.sequences.size(), 0);
+    lastCascade =
+        cuts ? cascade.build(context, batch, firstRows, cascadeRule(), blocks, tiles, placed)
+             : CascadeAnswer::Unsupported;
+    if (lastCascade == CascadeAnswer::Used && blockPartials() > room.partialRows) {
+      cascade.clear();
+      tiles.clear();
+      blocks.clear();
+      lastCascade = CascadeAnswer::NoRoom;
+    }
+  }
+  bool some = lastCascade == CascadeAnswer::Used;
+  for (uint32_t s = 0; s < batch.sequences.size(); ++s)
+    if (!some || !placed[s])
+      addSequence(batch.sequences[s], s);
+  for (RowBlock &block : blocks) {
+    block.cost = 0;
+    for (uint32_t t = block.firstTile; t < block.endTile; ++t) {
+      tiles[t].before = block.cost;
+      block.cost += tiles[t].cost;
+    }
+  }
+}
+
+/// Partial rows of blocks with shared keys, uncut.
+uint64_t Planner::State::blockPartials() const {
+  uint64_t rows = 0;
+  for (const RowBlock &block : blocks) {
+    uint64_t columns = 0;
+    for (uint32_t t = block.firstTile; t < block.endTile; ++t)
+      columns = std::max<uint64_t>(columns, tiles[t].level + 1u);
+    rows += columns * block.columnRows;
+  }
+  return rows * context.facts.kvHeads;
+}
+
+Status Planner::State::makeItems(const BatchShape &batch, Plan &plan) {
+  Batch shape{batch, firstRows, blocks, tiles};
+  uint64_t items = tiles.size() * uint64_t{context.facts.kvHeads};
+  if (items > room.items)
+    return makeStatus(StatusCode::ResourceExhausted,
+                      "batch needs {} work items; there is room for {}; use a smaller batch", items,
+                      room.items);
+  plan.merges.setSize(0);
+  if (rule.policy == SplitPolicy::Auto) {
+    LineLoads loads =
+        line.cut(context, blocks, tiles,
+                 {.workers = workers,
+                  .threads = std::min(threads, workers),
+                  .partialRows = room.partialRows - std::min(room.partialRows, blockPartials()),
+                  .moreItems = room.items - items});
+    counters.splitsRefused += loads.refused;
+    emitLine(context, shape, line.places(), plan);
+  } else {
+    bool lowered = false;
+    LLMOPT_RETURN_IF_ERROR(pieces.cut(context, batch, firstRows, blocks, tiles, rule,
+                                      std::min(room.partialRows, options.maxPartialRows), lowered));
+    counters.splitsRefused += lowered;
+    emitDealt(context, shape, pieces, deal, deal.deal(context, blocks, tiles, pieces, workers),
+              next, plan);
+  }
+  // Merges cost about the same each: equal shares.
+  plan.mergeOffsets.setSize(workers + 1);
+  for (uint64_t w = 0; w <= workers; ++w)
+    plan.mergeOffsets[w] = static_cast<uint32_t>(plan.merges.size() * w / workers);
+  return {};
+}
+
+/// What follows from the lengths alone: positions of the rows, records of the sequences.
+void Planner::State::writeLengths(const BatchShape &batch, Plan &plan) const {
+  const AttentionFacts &facts = context.facts;
+  plan.rows.setSize(0);
+  plan.sequences.setSize(0);
+  for (const SequenceShape &sequence : batch.sequences) {
+    plan.sequences.push({.queryBase = sequence.queryBase,
+                         .keyBase = sequence.keyBase,
+                         .queryLen = sequence.queryLen,
+                         .keyLen = sequence.keyLen,
+                         .tableBase = sequence.tableBase,
+                         .batch = sequence.batch,
+                         .reserved = {}});
+    for (int64_t query = 0; query < sequence.queryLen; ++query)
+      plan.rows.push(
+          {static_cast<uint32_t>(query), static_cast<int32_t>(positionOf(facts, sequence, query))});
+  }
+  for (uint32_t s : cascade.rowOrder()) {
+    const SequenceShape &sequence = batch.sequences[s];
+    for (int64_t query = 0; query < sequence.queryLen; ++query)
+      plan.rows.push({static_cast<uint32_t>(sequence.queryBase + query),
+                      static_cast<int32_t>(positionOf(facts, sequence, query))});
+  }
+  for (uint32_t t : cascade.sharedTiles()) {
+    const SequenceShape &sequence = batch.sequences[tiles[t].sequence];
+    plan.sequences.push({.queryBase = 0,
+                         .keyBase = sequence.keyBase,
+                         .queryLen = 1,
+                         .keyLen = int64_t{tiles[t].endTile} * context.variantOf(tiles[t]).tileKeys,
+                         .tableBase = sequence.tableBase,
+                         .batch = sequence.batch,
+                         .reserved = {}});
+  }
+}
+
+namespace {
+
+/// Equal bytes: both hold plain records without padding.
+template <typename T> bool same(const std::vector<T> &a, const std::vector<T> &b) {
+  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(T)) == 0;
+}
+
+} // namespace
+
+StatusOr<PlanChange> Planner::State::plan(const BatchShape &batch, const ScalarValues &scalars,
+                                          Plan &plan, bool itemsStay) {
+  bool itemsKnown = std::exchange(lastIsWhole, false) && itemsStay;
+  LLMOPT_RETURN_IF_ERROR(checkLimits(batch));
+  context.scalars = &scalars;
+  context.closed = context.may.compile(context.facts.may, scalars);
+  makeTiles(batch);
+  ++counters.plans;
+  ++counters.cascades[size_t(lastCascade)];
+  counters.sharedTiles += cascade.sharedTiles().size() * context.facts.kvHeads;
+  writeLengths(batch, plan);
+  plan.workers = workers;
+  // Keys that a thinned mask shows inside a tile are not in the comparison.
+  if (itemsKnown && context.closed && same(tiles, lastTiles) && same(blocks, lastBlocks)) {
+    lastIsWhole = true;
+    ++counters.lengthsOnly;
+    return PlanChange::Lengths;
+  }
+  LLMOPT_RETURN_IF_ERROR(makeItems(batch, plan));
+  lastIsWhole = true;
+  return PlanChange::All;
+}
+
+Planner::Planner(std::unique_ptr<State> state) : state(std::move(state)) {}
+Planner::Planner(Planner &&) noexcept = default;
+Planner &Planner::operator=(Planner &&) noexcept = default;
+Planner::~Planner() = default;
+
+const PlanCounts &Planner::room() const { return state->room; }
+CascadeAnswer Planner::lastCascade() const { return state->lastCascade; }
+const PlanCounters &Planner::counters() const { return state->counters; }
+
+StatusOr<PlanChange> Planner::plan(const BatchShape &batch, const ScalarValues &scalars, Plan &plan,
+                                   bool itemsStay) {
+  return state->plan(batch, scalars, plan, itemsStay);
+}
+
+StatusOr<Planner> Planner::create(const Program &program, const PlanOptions &options,
+                                  const PlanLimits &limits) {
+  const AttentionFacts &facts = program.facts;
+  bool invariant = options.batchInvariant || facts.batchInvariant;
+  PlanContext context{.facts = facts,
+                      .scalars = nullptr,
+                      .variants = attendVariants(program),
+                      .group = facts.kvHeads ? facts.queryHeads / facts.kvHeads : 0,
+                      .partialRow = partialRowCost(program),
+                      .batchInvariant = invariant,
+                      .may = {},
+                      .keySet = {}};
+  if (context.variants.empty() || context.group == 0)
+    return invalidArgument("program '{}' has {} attend kernels, {} query heads and {} "
+                           "key/value heads; at least one of each is needed for a plan",
+                           program.name, context.variants.size(), facts.queryHeads, facts.kvHeads);
+  if (options.workers > kMaxWorkers)
+    return invalidArgument("plan for {} workers; at most {} are allowed", options.workers,
+                           kMaxWorkers);
+  StatusOr<SplitRule> rule = chooseSplitRule(facts, options, invariant);
+  if (!rule)
+    return rule.status();
+  if (PlanCounts room = PlanCounts::bound(program, options, limits);
+      std::max({room.items, room.rows, room.sequences, room.merges}) > kMaxU32)
+    return makeStatus(StatusCode::ResourceExhausted,
+                      "plans of up to {} work items, {} query tokens, {} sequences and {} merge "
+                      "items; at most {} are allowed; use smaller batches",
+                      room.items, room.rows, room.sequences, room.merges, kMaxU32);
+  if (invariant)
+    keepInvariantVariants(context.variants);
+  try {
+    return Planner(std::make_unique<State>(program, options, limits, *rule, std::move(context)));
+  } catch (const std::bad_alloc &) {
+    return makeStatus(StatusCode::ResourceExhausted,
+                      "no memory to plan batches of {} sequences and {} query tokens", limits.rows,
+                      limits.queryTokens);
+  }
 }
 
 StatusOr<Plan> makePlan(const Program &program, const BatchShape &batch,
-                        const ScalarValues &scalars, const PlanOptions &options) {
-  try {
-    return planUnguarded(program, batch, scalars, options);
-  } catch (const std::bad_alloc &) {
-    return makeStatus(StatusCode::ResourceExhausted,
-                      "no memory for the plan of a batch of {} sequences", batch.sequences.size());
-  }
-}
-
-uint64_t workspaceBound(const Program &program, const PlanOptions &options,
-                        const PlanCapacities &capacities) {
+                        const ScalarValues &scalars, const PlanOptions &options) try {
   const AttentionFacts &facts = program.facts;
-  bool invariant = options.batchInvariant || facts.batchInvariant;
-  StatusOr<SplitRule> rule = chooseSplitRule(facts, options, invariant);
-  std::vector<Variant> variants = attendVariants(program);
-  if (!rule || variants.empty() || rule->policy == SplitPolicy::None)
-    return 0;
-  uint32_t tileRows = 0;
-  uint64_t mostSplits = 1;
-  for (const Variant &variant : variants) {
-    tileRows = std::max(tileRows, variant.tileRows);
-    uint64_t length = rule->policy == SplitPolicy::ByLength
-                          ? static_cast<uint64_t>(splitLength(*rule, variant.tileKeys))
-                          : variant.tileKeys;
-    mostSplits =
-        std::max(mostSplits, capacities.keyLen / length + (capacities.keyLen % length != 0));
-  }
-  if (rule->policy == SplitPolicy::Fixed)
-    mostSplits = std::min<uint64_t>(mostSplits, rule->splits);
-  if (mostSplits == 1)
-    return 0;
-  uint64_t rows = mulSaturated(capacities.queryTokens, facts.queryHeads);
-  uint64_t bound = mulSaturated(rows, mostSplits);
-  // Auto cuts an item of cost c > mean / kFinestShare into fewer than
-  // 2 c kFinestShare / mean pieces, and all costs together are threads * mean.
-  if (rule->policy == SplitPolicy::Auto)
-    bound =
-        std::min(bound, mulSaturated(uint64_t{2} * kFinestShare * threadsOf(options), tileRows));
-  if (!invariant)
-    bound = std::min(bound, options.maxPartialRows);
-  return std::min(bound, kMaxPartialRows);
+  std::vector<uint32_t> firstRows;
+  LLMOPT_RETURN_IF_ERROR(
+      checkBatch(batch, facts.kvHeads ? facts.queryHeads / facts.kvHeads : 0, firstRows));
+  PlanLimits limits{.rows = batch.sequences.size()};
+  int64_t longest = 0;
+  limits.queryTokens = queryTokensOf(batch);
+  for (const SequenceShape &sequence : batch.sequences)
+    longest = std::max(longest, sequence.keyLen);
+  limits.splits = mostSplits(program, options, uint64_t(longest));
+  StatusOr<Planner> planner = Planner::create(program, options, limits);
+  if (!planner)
+    return planner.status();
+  Plan plan = makeRoom(program, planner->room());
+  StatusOr<PlanChange> change = planner->plan(batch, scalars, plan);
+  if (!change)
+    return change.status();
+  return plan;
+} catch (const std::bad_alloc &) {
+  return makeStatus(StatusCode::ResourceExhausted,
+                    "no memory for the plan of a batch of {} sequences", batch.sequences.size());
 }
 
 Status checkTable(const BatchShape &batch, uint32_t pageSize, std::span<const int64_t> columns) {

@@ -10,28 +10,47 @@ using bundle::KeySet;
 
 namespace {
 
-/// Time that an item costs besides its tiles (loading Q, writing O), in tiles.
-constexpr double kItemOverheadTiles = 0.25;
-
 double costPerKey(const Variant &variant) { return variant.costPerTile / variant.tileKeys; }
 
-uint64_t ceilDiv(uint64_t a, uint64_t b) { return a / b + (a % b != 0); }
+double ceilDiv(uint64_t a, uint64_t b) { return static_cast<double>(a / b + (a % b != 0)); }
 
-/// Sets the key range of a tile from what its rows may see.
-void setKeyRange(RowTile &tile, const KeySet &keys, int64_t keyLen, int64_t tileKeys) {
-  std::optional<int64_t> first = keys.firstVisible(0, keyLen);
-  if (!first)
-    return;
-  int64_t last = *keys.lastVisible(0, keyLen);
-  tile.keyBegin = *first / tileKeys * tileKeys;
-  tile.keyEnd = std::min(keyLen, (last / tileKeys + 1) * tileKeys);
-  tile.visibleTiles = keys.visibleTiles(tile.keyBegin, tile.keyEnd, tileKeys);
+struct Run {
+  int64_t first, last; ///< tiles, inclusive
+};
+
+/// Query positions of a sequence's rows: `row` counts from the sequence's first.
+ClosedBounds::Inputs inputsOf(const PlanContext &context, const SequenceShape &sequence,
+                              uint32_t row, uint32_t rowCount) {
+  // A decode step has one tile for all rows of a sequence: spare it the divisions.
+  bool ends = row + rowCount == uint32_t(sequence.queryLen) * context.group;
+  int64_t first = row == 0 ? 0 : row / context.group;
+  int64_t last = ends ? sequence.queryLen - 1 : (row + rowCount - 1) / context.group;
+  return {positionOf(context.facts, sequence, first), positionOf(context.facts, sequence, last),
+          sequence.queryLen, sequence.keyLen};
+}
+
+/// Key tiles that the ranges touch.
+int64_t countTiles(const ClosedBounds::Ranges &ranges, int64_t tileKeys) {
+  std::array<Run, ClosedBounds::kMaxIntervals> runs;
+  for (unsigned i = 0; i < ranges.count; ++i) {
+    Run run{ranges.at[i].begin / tileKeys, (ranges.at[i].end - 1) / tileKeys};
+    unsigned at = i; // kept ascending
+    for (; at > 0 && runs[at - 1].first > run.first; --at)
+      runs[at] = runs[at - 1];
+    runs[at] = run;
+  }
+  int64_t count = 0, next = 0;
+  for (unsigned i = 0; i < ranges.count; ++i) {
+    count += std::max<int64_t>(0, runs[i].last + 1 - std::max(runs[i].first, next));
+    next = std::max(next, runs[i].last + 1);
+  }
+  return count;
 }
 
 } // namespace
 
-double RowTile::cost(const Variant &of) const {
-  return (static_cast<double>(visibleTiles) + kItemOverheadTiles) * of.costPerTile;
+uint64_t costOf(const Variant &variant, const RowTile &tile) {
+  return variant.itemCost + tile.visibleTiles * variant.tileCost;
 }
 
 void cutRows(std::span<const Variant> variants, uint64_t rows, std::vector<RowCut> &cuts) {
@@ -61,41 +80,57 @@ void cutRows(std::span<const Variant> variants, uint64_t rows, std::vector<RowCu
   }
 }
 
-KeySet visibleKeys(const PlanContext &context, const SequenceShape &sequence,
-                   uint32_t firstRowOfSequence, const RowTile &tile) {
-  int64_t row = tile.firstRow - firstRowOfSequence;
-  int64_t firstQuery = row / context.group;
-  int64_t lastQuery = (row + tile.rowCount - 1) / context.group;
-  bundle::BoundInputs inputs{.queryLo = positionOf(context.facts, sequence, firstQuery),
-                             .queryHi = positionOf(context.facts, sequence, lastQuery),
-                             .queryLen = sequence.queryLen,
-                             .keyLen = sequence.keyLen,
-                             .scalars = context.scalars.values,
-                             .perHeadMin = context.scalars.perHeadMin,
-                             .perHeadMax = context.scalars.perHeadMax};
-  return bundle::evaluate(context.facts.may, inputs);
+const KeySet &visibleKeys(PlanContext &context, const SequenceShape &sequence,
+                          uint32_t firstRowOfSequence, const RowTile &tile) {
+  ClosedBounds::Inputs inputs =
+      inputsOf(context, sequence, tile.firstRow - firstRowOfSequence, tile.rowCount);
+  bundle::evaluate(context.facts.may,
+                   {.queryLo = inputs.queryLo,
+                    .queryHi = inputs.queryHi,
+                    .queryLen = inputs.queryLen,
+                    .keyLen = inputs.keyLen,
+                    .scalars = context.scalars->values,
+                    .perHeadMin = context.scalars->perHeadMin,
+                    .perHeadMax = context.scalars->perHeadMax},
+                   context.keySet);
+  return context.keySet;
 }
 
-std::vector<RowTile> makeRowTiles(const PlanContext &context, const BatchShape &batch) {
-  std::vector<RowTile> tiles;
-  std::vector<RowCut> cuts;
-  uint32_t firstRow = 0;
-  for (uint32_t s = 0; s < batch.sequences.size(); ++s) {
-    const SequenceShape &sequence = batch.sequences[s];
-    uint32_t rows = static_cast<uint32_t>(sequence.queryLen) * context.group;
-    cuts.clear();
-    cutRows(context.variants, rows, cuts);
-    uint32_t row = firstRow;
-    for (const RowCut &cut : cuts) {
-      RowTile tile{.sequence = s, .variant = cut.variant, .firstRow = row, .rowCount = cut.rows};
-      KeySet keys = visibleKeys(context, sequence, firstRow, tile);
-      setKeyRange(tile, keys, sequence.keyLen, context.variants[cut.variant].tileKeys);
-      tiles.push_back(tile);
-      row += cut.rows;
+void setKeys(PlanContext &context, const SequenceShape &sequence, uint32_t firstRowOfSequence,
+             int64_t fromKey, RowTile &tile) {
+  const Variant &variant = context.variantOf(tile);
+  int64_t begin = 0, end = 0, visible = 0;
+  if (context.closed) {
+    ClosedBounds::Ranges ranges = context.may.evaluate(
+        inputsOf(context, sequence, tile.firstRow - firstRowOfSequence, tile.rowCount));
+    unsigned kept = 0;
+    for (unsigned i = 0; i < ranges.count; ++i) {
+      ClosedBounds::Range range{std::max(ranges.at[i].begin, fromKey), ranges.at[i].end};
+      if (range.begin >= range.end)
+        continue;
+      begin = kept ? std::min(begin, range.begin) : range.begin;
+      end = std::max(end, range.end);
+      ranges.at[kept++] = range;
     }
-    firstRow += rows;
+    ranges.count = kept;
+    if (kept) {
+      begin = variant.keyTileOf(uint32_t(begin));
+      end = variant.keyTileOf(uint32_t(end - 1)) + 1;
+      visible = kept == 1 ? end - begin : countTiles(ranges, variant.tileKeys);
+    }
+  } else {
+    const KeySet &keys = visibleKeys(context, sequence, firstRowOfSequence, tile);
+    if (std::optional<int64_t> first = keys.firstVisible(fromKey, sequence.keyLen)) {
+      int64_t tileKeys = variant.tileKeys;
+      begin = *first / tileKeys;
+      end = *keys.lastVisible(fromKey, sequence.keyLen) / tileKeys + 1;
+      visible = keys.visibleTiles(begin * tileKeys, sequence.keyLen, tileKeys);
+    }
   }
-  return tiles;
+  tile.beginTile = static_cast<uint32_t>(begin);
+  tile.endTile = static_cast<uint32_t>(end);
+  tile.visibleTiles = static_cast<uint32_t>(visible);
+  tile.cost = costOf(variant, tile);
 }
 
 } // namespace llmopt::runtime

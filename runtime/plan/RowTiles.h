@@ -4,43 +4,61 @@
 
 #include "runtime/base/Status.h"
 #include "runtime/bundle/BoundsEval.h"
-#include "runtime/bundle/Program.h"
-#include "runtime/plan/Plan.h"
+#include "runtime/plan/ClosedBounds.h"
+#include "runtime/plan/CostModel.h"
 
 #include <span>
 #include <vector>
 
 namespace llmopt::runtime {
 
-/// One Attend kernel, as the planner sees it.
-struct Variant {
-  uint32_t kernel; ///< index in Program::kernels
-  uint32_t tileRows, tileKeys;
-  double costPerTile;
+/// Rows against keys, the same for every KV head. Keys are counted in tiles of the variant:
+/// what a tile has beyond a sequence's end the kernel leaves out by the length that it reads.
+/// Plain bytes, so that a batch whose tiles are the last one's is found by comparing them.
+struct RowTile {
+  uint32_t record = 0;   ///< in Plan::sequences
+  uint32_t firstRow = 0; ///< packed row, in the numbering of the whole row list
+  uint32_t rowCount = 0;
+  uint32_t variant = 0;
+  uint32_t beginTile = 0, endTile = 0; ///< hull of the visible keys
+  uint32_t visibleTiles = 0;           ///< key tiles that hold a visible key
+  uint16_t flags = 0;                  ///< bundle::WorkItem::flags
+  uint8_t level = 0;                   ///< shared tiles of the block above it
+  bool shared = false;                 ///< rows of several sequences
+  /// In a block with shared tiles: the first row in a column of the block's partials.
+  uint32_t blockRow = 0;
+  uint32_t sequence = 0; ///< of the batch; of a shared tile, one of its sequences
+  uint64_t before = 0;   ///< cost of the block's tiles before it
+  uint64_t cost = 0;
+
+  /// Visible tiles are one run.
+  bool contiguous() const { return visibleTiles == endTile - beginTile; }
+};
+static_assert(sizeof(RowTile) == 56);
+
+/// Tiles that are laid out one after another for each KV head: those of a sequence, or of
+/// sequences that share keys.
+struct RowBlock {
+  uint32_t firstTile = 0, endTile = 0;
+  uint32_t columnRows = 0; ///< rows of a column of partials; 0: nothing is shared
+  uint32_t reserved = 0;
+  uint64_t cost = 0; ///< of one head
 };
 
 /// What the planner's steps share.
 struct PlanContext {
   const bundle::AttentionFacts &facts;
-  const ScalarValues &scalars;
-  std::vector<Variant> variants;
-  uint32_t group; ///< query heads of a KV head
+  const ScalarValues *scalars;
+  std::vector<Variant> variants; ///< those that this plan uses
+  uint32_t group;                ///< query heads of a KV head
+  uint64_t partialRow;           ///< cost of a partial row
   bool batchInvariant;
-};
 
-/// The same for every KV head of the sequence.
-struct RowTile {
-  uint32_t sequence;
-  uint32_t variant;  ///< index in PlanContext::variants
-  uint32_t firstRow; ///< packed row, in the numbering of the whole row list
-  uint32_t rowCount;
-  int64_t keyBegin = 0,
-          keyEnd = 0;       ///< hull of the visible keys, in whole key tiles
-  int64_t visibleTiles = 0; ///< key tiles that hold a visible key
-  uint32_t splits = 1;
-  bool splitByLength = false;
+  ClosedBounds may;
+  bool closed = false;   ///< `may` has its closed form
+  bundle::KeySet keySet; ///< of the long way, reused
 
-  double cost(const Variant &of) const;
+  const Variant &variantOf(const RowTile &tile) const { return variants[tile.variant]; }
 };
 
 /// Appends the variants that cover `rows` packed rows at least cost: (variant,
@@ -50,13 +68,17 @@ struct RowCut {
 };
 void cutRows(std::span<const Variant> variants, uint64_t rows, std::vector<RowCut> &cuts);
 
-/// Keys that some row of the tile may see. `firstRowOfSequence` is the packed
-/// row of the sequence's first query.
-bundle::KeySet visibleKeys(const PlanContext &context, const SequenceShape &sequence,
-                           uint32_t firstRowOfSequence, const RowTile &tile);
+/// Keys that some row of the tile may see, from its first key tile on. Overwritten by the next
+/// call.
+const bundle::KeySet &visibleKeys(PlanContext &context, const SequenceShape &sequence,
+                                  uint32_t firstRowOfSequence, const RowTile &tile);
 
-/// All row tiles of a batch, in order of sequences and rows. The batch must
-/// have been checked for 32-bit overflow.
-std::vector<RowTile> makeRowTiles(const PlanContext &context, const BatchShape &batch);
+/// Sets key range, visible tiles and cost from what the tile's rows see of the keys from
+/// `fromKey` on, a multiple of the key tile.
+void setKeys(PlanContext &context, const SequenceShape &sequence, uint32_t firstRowOfSequence,
+             int64_t fromKey, RowTile &tile);
+
+/// The tile's cost when it is not cut.
+uint64_t costOf(const Variant &variant, const RowTile &tile);
 
 } // namespace llmopt::runtime

@@ -45,6 +45,8 @@ Server::Server(const ServerOptions &wanted, TinyLayers &layers) : options(wanted
   made.stepsInFlight = options.scheduler.stepsInFlight;
   made.deviceDrafts = uint32_t(options.scheduler.deviceDrafts.size());
   made.rules = rulesOf(options.groups, made.maxTokens, memory.maxDraft);
+  made.plan.cascadeLevels = options.cascadeLevels;
+  made.captures = options.captures;
   made.checks = {.poison = true, .verifySwaps = true};
   std::shared_ptr<Device> device = options.device;
   if (!device)

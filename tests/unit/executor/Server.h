@@ -23,6 +23,8 @@ struct ServerOptions {
   kv::CostModel costs;
   SchedulerOptions scheduler;
   std::shared_ptr<Device> device; ///< empty: the CPU
+  uint32_t cascadeLevels = 2;
+  std::vector<CaptureBucket> captures;
 
   ServerOptions() {
     scheduler.tokenBudget = 256;

@@ -129,7 +129,8 @@ int attend(const void *params, uint32_t worker, void *scratch) {
     const WorkItem &item = p.items[i];
     for (uint32_t r = 0; r < item.rowCount; ++r) {
       Row row = rowOf(p, item.firstRow + r, item.kvHead, item.sequence);
-      float lse = attendRow(p, row, item.kvHead, item.keyBegin, item.keyEnd, out);
+      int64_t end = row.sequence->keyLen < item.keyEnd ? row.sequence->keyLen : item.keyEnd;
+      float lse = attendRow(p, row, item.kvHead, item.keyBegin, end, out);
       if (item.partialSlot < 0) {
         store(p, row, out, lse);
         continue;

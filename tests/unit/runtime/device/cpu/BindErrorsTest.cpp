@@ -166,7 +166,7 @@ TEST(LoadErrors, DamagedPrograms) {
   program.abiVersion = 0;
   EXPECT_EQ(CpuProgram::load(program).status().message(),
             "program 'scalar_attention' has ABI version 0; this runtime runs "
-            "version 1; compile "
+            "version 2; compile "
             "the spec again");
   program = makeProgram(Spec());
   program.kernels[0].entry = "absent";

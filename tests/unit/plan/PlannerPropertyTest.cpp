@@ -69,13 +69,15 @@ BatchShape randomBatch(Random &random) {
   return makeBatch(lengths);
 }
 
-PlanCapacities capacitiesOf(const BatchShape &batch) {
-  PlanCapacities capacities;
+PlanCounts boundOf(const Program &program, const PlanOptions &options, const BatchShape &batch) {
+  PlanLimits limits{.rows = batch.sequences.size()};
+  int64_t longest = 0;
   for (const SequenceShape &sequence : batch.sequences) {
-    capacities.queryTokens += sequence.queryLen;
-    capacities.keyLen = std::max<uint64_t>(capacities.keyLen, sequence.keyLen);
+    limits.queryTokens += sequence.queryLen;
+    longest = std::max(longest, sequence.keyLen);
   }
-  return capacities;
+  limits.splits = mostSplits(program, options, longest);
+  return PlanCounts::bound(program, options, limits);
 }
 
 } // namespace
@@ -95,7 +97,7 @@ TEST(PlannerProperty, EachRowSeesEachVisibleKeyOnce) {
     }
     checkPlan(program, batch, {}, options, *plan);
     ASSERT_FALSE(HasFailure());
-    EXPECT_LE(plan->partialRows, workspaceBound(program, options, capacitiesOf(batch)));
+    EXPECT_EQ(boundOf(program, options, batch).lacks(PlanCounts::of(*plan)), "");
     if (!program.facts.batchInvariant) {
       EXPECT_LE(plan->partialRows, options.maxPartialRows);
     }
@@ -142,7 +144,7 @@ TEST(PlannerProperty, SplitsAreDefinedForEveryCountOfWorkersLengthsAndSequences)
           ASSERT_GE(count, 1);
           ASSERT_LE(count, std::max<int64_t>(1, (length + 63) / 64));
         }
-        ASSERT_LE(plan->partialRows, workspaceBound(program, options, capacitiesOf(batch)));
+        ASSERT_EQ(boundOf(program, options, batch).lacks(PlanCounts::of(*plan)), "");
       }
 }
 

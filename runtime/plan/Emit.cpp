@@ -1,0 +1,300 @@
+#include "runtime/plan/Emit.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstring>
+
+namespace llmopt::runtime {
+
+using bundle::WorkItem;
+
+namespace {
+
+WorkItem itemOf(const RowTile &tile, uint32_t tileKeys) {
+  return {.firstRow = tile.firstRow,
+          .rowCount = tile.rowCount,
+          .kvHead = 0,
+          .sequence = tile.record,
+          .keyBegin = tile.beginTile * tileKeys,
+          .keyEnd = tile.endTile * tileKeys,
+          .partialSlot = -1,
+          .flags = tile.flags};
+}
+
+/// An item as two vectors: of those that differ in their head, one store each.
+class Halves {
+public:
+  explicit Halves(const WorkItem &item) { std::memcpy(halves, &item, sizeof(item)); }
+  void write(uint32_t kvHead, WorkItem &to) {
+    halves[0][2] = kvHead;
+    std::memcpy(&to, halves, sizeof(to));
+  }
+  void write(uint32_t kvHead, uint32_t keyBegin, uint32_t keyEnd, int32_t slot, WorkItem &to) {
+    halves[1][0] = keyBegin;
+    halves[1][1] = keyEnd;
+    halves[1][2] = uint32_t(slot);
+    write(kvHead, to);
+  }
+
+private:
+  static_assert(offsetof(WorkItem, kvHead) == 8 && offsetof(WorkItem, keyBegin) == 16 &&
+                offsetof(WorkItem, keyEnd) == 20 && offsetof(WorkItem, partialSlot) == 24);
+  typedef uint32_t Half __attribute__((vector_size(16)));
+  Half halves[2];
+};
+
+/// Places of partials, and merges: for one head of a block after the other.
+class Partials {
+public:
+  explicit Partials(Plan &plan) : plan(plan) { plan.partialRows = 0; }
+
+  void beginHead(const RowBlock &block, uint32_t kvHead) {
+    head = kvHead;
+    columnRows = block.columnRows;
+    columns = 0;
+    base = plan.partialRows;
+  }
+  /// Rows of a tile: with `split` they have partials.
+  void beginTile(const RowTile &of, bool split) {
+    tile = &of;
+    parts = 0;
+    splits = split || columnRows;
+    if (columnRows)
+      parts = above[tile->level];
+    else
+      base = plan.partialRows;
+  }
+  int32_t nextSlot() {
+    if (!splits)
+      return -1;
+    uint64_t stride = columnRows ? columnRows : tile->rowCount;
+    uint64_t first = columnRows ? tile->blockRow : 0;
+    return int32_t(base + parts++ * stride + first);
+  }
+  void endTile() {
+    if (!splits)
+      return;
+    if (columnRows) {
+      above[tile->level + 1] = parts;
+      columns = std::max(columns, parts);
+    } else {
+      plan.partialRows += uint64_t{parts} * tile->rowCount;
+    }
+    if (!tile->shared)
+      merge();
+  }
+  void endHead() { plan.partialRows += uint64_t{columns} * columnRows; }
+
+private:
+  void merge() {
+    uint32_t stride = columnRows ? columnRows : tile->rowCount;
+    uint32_t first = uint32_t(base) + (columnRows ? tile->blockRow : 0);
+    // Two vectors as well: rows and partials go up together.
+    static_assert(offsetof(bundle::MergeItem, row) == 0 &&
+                  offsetof(bundle::MergeItem, firstPartial) == 12);
+    typedef uint32_t Half __attribute__((vector_size(16)));
+    Half low = {tile->firstRow, head, tile->record, first}, high = {parts, stride, 0, 0};
+    bundle::MergeItem *out = plan.merges.end();
+    for (uint32_t r = 0; r < tile->rowCount; ++r, low += Half{1, 0, 0, 1}) {
+      std::memcpy(out + r, &low, sizeof(low));
+      std::memcpy(reinterpret_cast<uint8_t *>(out + r) + sizeof(low), &high, sizeof(high));
+    }
+    plan.merges.setSize(plan.merges.size() + tile->rowCount);
+  }
+
+  Plan &plan;
+  const RowTile *tile = nullptr;
+  bool splits = false;
+  uint32_t head = 0, columnRows = 0, columns = 0, parts = 0;
+  uint64_t base = 0;
+  uint32_t above[kMaxCascadeLevels + 2] = {}; ///< parts of the shared tiles above, by level
+};
+
+class LineEmitter {
+public:
+  LineEmitter(PlanContext &context, const Batch &batch, std::span<const LineCut> cuts, Plan &plan)
+      : context(context), batch(batch), cuts(cuts), plan(plan), partials(plan) {
+    for (AttendPlan &attend : plan.attends) {
+      attend.itemOffsets.setSize(plan.workers + 1);
+      attend.itemOffsets[0] = 0;
+      attend.items.setSize(0);
+    }
+  }
+
+  void run() {
+    for (const RowBlock &block : batch.blocks) {
+      if (block.endTile - block.firstTile == 1)
+        emitHeads(block);
+      else
+        emitBlock(block);
+    }
+    while (worker < plan.workers)
+      openWorker();
+    for (AttendPlan &attend : plan.attends)
+      attend.itemOffsets[plan.workers] = uint32_t(attend.items.size());
+  }
+
+private:
+  void openWorker() {
+    for (AttendPlan &attend : plan.attends)
+      attend.itemOffsets[worker] = uint32_t(attend.items.size());
+    ++worker;
+  }
+  const LineCut &nextCut() const { return cuts[worker]; }
+
+  /// One tile for each head: the common case of a decode step, in runs without a cut.
+  void emitHeads(const RowBlock &block) {
+    const RowTile &tile = batch.tiles[block.firstTile];
+    const Variant &variant = context.variantOf(tile);
+    PlanArray<WorkItem> &items = plan.attends[variant.attend].items;
+    WorkItem item = itemOf(tile, variant.tileKeys);
+    uint32_t heads = context.facts.kvHeads;
+    for (uint32_t head = 0; head < heads;) {
+      while (nextCut() == LineCut{place, 0})
+        openWorker();
+      uint64_t run = std::min<uint64_t>(heads - head, nextCut().place - place);
+      WorkItem *out = items.end();
+      Halves halves(item);
+      for (uint64_t i = 0; i < run; ++i)
+        halves.write(head++, out[i]);
+      items.setSize(items.size() + run);
+      place += run;
+      if (head < heads && nextCut().place == place && nextCut().keyTiles) {
+        partials.beginHead(block, head);
+        emitCutTile(tile, item, head++);
+        partials.endHead();
+        ++place;
+      }
+    }
+  }
+
+  void emitBlock(const RowBlock &block) {
+    for (uint32_t head = 0; head < context.facts.kvHeads; ++head) {
+      partials.beginHead(block, head);
+      for (uint32_t t = block.firstTile; t < block.endTile; ++t, ++place) {
+        while (nextCut() == LineCut{place, 0})
+          openWorker();
+        const RowTile &tile = batch.tiles[t];
+        const Variant &variant = context.variantOf(tile);
+        WorkItem item = itemOf(tile, variant.tileKeys);
+        if (nextCut().place == place) {
+          emitCutTile(tile, item, head);
+          continue;
+        }
+        partials.beginTile(tile, false);
+        if (tile.visibleTiles || !block.columnRows) {
+          item.kvHead = head;
+          item.partialSlot = partials.nextSlot();
+          plan.attends[variant.attend].items.push(item);
+        }
+        partials.endTile();
+      }
+      partials.endHead();
+    }
+  }
+
+  /// A tile with one cut or more inside.
+  void emitCutTile(const RowTile &tile, WorkItem item, uint32_t head) {
+    const Variant &variant = context.variantOf(tile);
+    PlanArray<WorkItem> &items = plan.attends[variant.attend].items;
+    const bundle::KeySet *keys = nullptr;
+    if (!tile.contiguous())
+      keys = &visibleKeys(context, batch.shape.sequences[tile.sequence],
+                          batch.firstRows[tile.sequence], tile);
+    auto keyAt = [&](uint32_t visible) -> uint32_t {
+      if (visible == 0 || visible == tile.visibleTiles)
+        return (visible ? tile.endTile : tile.beginTile) * variant.tileKeys;
+      if (!keys)
+        return (tile.beginTile + visible) * variant.tileKeys;
+      return uint32_t(keys->endOfVisibleTile(int64_t{tile.beginTile} * variant.tileKeys,
+                                             int64_t{tile.endTile} * variant.tileKeys,
+                                             variant.tileKeys, visible));
+    };
+    item.kvHead = head;
+    partials.beginTile(tile, true);
+    uint32_t from = 0;
+    auto emit = [&](uint32_t to) {
+      item.keyBegin = keyAt(from);
+      item.keyEnd = keyAt(to);
+      item.partialSlot = partials.nextSlot();
+      items.push(item);
+      from = to;
+    };
+    while (nextCut().place == place) {
+      if (nextCut().keyTiles > from)
+        emit(nextCut().keyTiles);
+      openWorker();
+    }
+    emit(tile.visibleTiles);
+    partials.endTile();
+  }
+
+  PlanContext &context;
+  const Batch &batch;
+  std::span<const LineCut> cuts;
+  Plan &plan;
+  Partials partials;
+  uint32_t worker = 1;
+  uint64_t place = 0;
+};
+
+} // namespace
+
+void emitLine(PlanContext &context, const Batch &batch, std::span<const LineCut> cuts, Plan &plan) {
+  LineEmitter(context, batch, cuts, plan).run();
+}
+
+namespace {
+
+/// Calls visit(block, head, tile index) in natural order.
+template <typename Visit> void forTilesOfHeads(const Batch &batch, uint32_t heads, Visit visit) {
+  for (const RowBlock &block : batch.blocks)
+    for (uint32_t head = 0; head < heads; ++head)
+      for (uint32_t t = block.firstTile; t < block.endTile; ++t)
+        visit(block, head, t);
+}
+
+} // namespace
+
+void emitDealt(PlanContext &context, const Batch &batch, const Pieces &pieces, const Deal &deal,
+               std::span<const uint16_t> workerOf, std::vector<uint32_t> &next, Plan &plan) {
+  uint32_t heads = context.facts.kvHeads, workers = plan.workers;
+  auto isItem = [&](const RowBlock &block, uint32_t t) {
+    return !block.columnRows || batch.tiles[t].visibleTiles > 0;
+  };
+  next.resize(plan.attends.size() * (workers + 1));
+  for (size_t a = 0; a < plan.attends.size(); ++a) {
+    AttendPlan &attend = plan.attends[a];
+    std::span<const uint32_t> counts = deal.countsOf(uint32_t(a));
+    uint32_t *begins = next.data() + a * (workers + 1);
+    begins[0] = 0;
+    for (uint32_t w = 0; w < workers; ++w)
+      begins[w + 1] = begins[w] + counts[w];
+    attend.itemOffsets.setSize(workers + 1);
+    std::copy_n(begins, workers + 1, attend.itemOffsets.begin());
+    attend.items.setSize(begins[workers]);
+  }
+  Partials partials(plan);
+  size_t i = 0;
+  forTilesOfHeads(batch, heads, [&](const RowBlock &block, uint32_t head, uint32_t t) {
+    const RowTile &tile = batch.tiles[t];
+    const Variant &variant = context.variantOf(tile);
+    if (t == block.firstTile)
+      partials.beginHead(block, head);
+    std::span<const Piece> parts = pieces.of(t);
+    partials.beginTile(tile, parts.size() > 1);
+    if (isItem(block, t)) {
+      Halves item(itemOf(tile, variant.tileKeys));
+      uint32_t *places = next.data() + variant.attend * size_t{workers + 1};
+      WorkItem *items = plan.attends[variant.attend].items.data();
+      for (const Piece &part : parts)
+        item.write(head, part.beginTile * variant.tileKeys, part.endTile * variant.tileKeys,
+                   partials.nextSlot(), items[places[workerOf[i++]]++]);
+    }
+    partials.endTile();
+    if (t + 1 == block.endTile)
+      partials.endHead();
+  });
+}
+
+} // namespace llmopt::runtime

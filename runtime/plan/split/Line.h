@@ -1,0 +1,51 @@
+// Splits of the Auto policy: where one worker's work ends and the next one's begins.
+//
+// All row tiles of all heads lie on a line, in natural order, each as long as it costs. The line
+// is cut into as many parts of equal length as there are workers. A cut that falls near a tile's
+// border moves there; else it goes through the tile at a whole key tile, and the tile becomes a
+// split. So a batch of any lengths is balanced with fewer splits than workers, and neighbours,
+// which read the same keys, stay together.
+#pragma once
+
+#include "runtime/plan/RowTiles.h"
+
+#include <span>
+#include <vector>
+
+namespace llmopt::runtime {
+
+/// A worker's first place on the line: a tile of a head, and key tiles of it that lie before.
+struct LineCut {
+  uint64_t place = 0;    ///< tiles of heads before it on the line
+  uint32_t keyTiles = 0; ///< visible ones; 0: the tile's border
+  auto operator<=>(const LineCut &) const = default;
+};
+
+struct LineRule {
+  uint32_t workers = 1;
+  uint32_t threads = 1;     ///< only cuts between threads go through tiles
+  uint64_t partialRows = 0; ///< room; where there is none left, tiles are not cut
+  uint64_t moreItems = 0;   ///< room besides one item a tile
+};
+
+/// Loads of a dealt line.
+struct LineLoads {
+  uint64_t longest = 0, total = 0;
+  uint32_t refused = 0; ///< cuts for which there was no room
+};
+
+class Line {
+public:
+  explicit Line(uint32_t workers) : cuts(workers + 1), trial(workers + 1) {}
+
+  /// Cuts the line. Allocates nothing.
+  LineLoads cut(const PlanContext &context, std::span<const RowBlock> blocks,
+                std::span<const RowTile> tiles, const LineRule &rule);
+  /// The first place of each worker, and behind the last one a place beyond all.
+  std::span<const LineCut> places() const { return cuts; }
+
+private:
+  std::vector<LineCut> cuts, trial;
+};
+
+} // namespace llmopt::runtime
