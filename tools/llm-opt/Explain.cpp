@@ -3,6 +3,7 @@
 #include "codegen/compile/ProgramFacts.h"
 #include "passes/Passes.h"
 #include "tools/llm-opt/Command.h"
+#include "tools/llm-opt/ExplainSim.h"
 #include "tools/llm-opt/Options.h"
 #include "tools/llm-opt/Prepare.h"
 #include "tools/llm-opt/SpecFile.h"
@@ -17,7 +18,7 @@ namespace llmopt::cli {
 namespace {
 
 struct Options {
-  std::string spec, target = "cpu", function;
+  std::string spec, target = "cpu", device, function;
   int64_t queries = 256, keys = 1024, sequences = 2;
   bool json = false;
 };
@@ -213,6 +214,8 @@ int explainCommand(int argc, char **argv) {
   Options options;
   app.add_option("SPEC", options.spec, "attn IR file, or - for standard input")->required();
   app.add_option("--target", options.target, "cpu");
+  app.add_option("--device", options.device,
+                 "sim or sim:ARCH: what the simulator counts, by kernel and source line");
   app.add_option("--func", options.function, "the spec function; default: all of the file");
   app.add_option("--queries", options.queries, "queries of each sequence of the run (256)")
       ->check(positive());
@@ -229,8 +232,13 @@ int explainCommand(int argc, char **argv) {
       file ? file->specs(options.function) : std::vector<mlir::func::FuncOp>();
   if (specs.empty())
     return 1;
+  harness::Shape shape;
+  shape.queryLengths.assign(options.sequences, options.queries);
+  shape.keyLengths.assign(options.sequences, options.keys);
   for (mlir::func::FuncOp spec : specs)
-    if (llvm::Error error = explain(options, spec))
+    if (llvm::Error error = options.device.empty()
+                                ? explain(options, spec)
+                                : explainSimulated(spec, options.device, shape, options.json))
       return fail("explain", std::move(error));
   return 0;
 }
