@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <map>
+#include <tuple>
 
 namespace llmopt::cli {
 
@@ -59,8 +60,8 @@ nlohmann::ordered_json profileJson(const sim::Profile &profile) {
 
 std::string profileText(const sim::Profile &profile, size_t most) {
   std::vector<LineProfile> lines = byLine(profile);
-  std::stable_sort(lines.begin(), lines.end(), [](const LineProfile &a, const LineProfile &b) {
-    return a.warps > b.warps;
+  std::sort(lines.begin(), lines.end(), [](const LineProfile &a, const LineProfile &b) {
+    return std::tie(b.warps, a.file, a.line) < std::tie(a.warps, b.file, b.line);
   });
   size_t hidden = lines.size() > most ? lines.size() - most : 0;
   lines.resize(lines.size() - hidden);

@@ -214,9 +214,7 @@ const std::string kCopies = R"(
   add.u32 %r5, %r5, %r3;
   st.global.u32 [%d4], %r5;)";
 
-/// The numbers must tell without the checks, too.
-constexpr Options kRelaxed = {1, uint64_t{1} << 32, 0, 1, false};
-
+// The numbers must tell without the checks, too.
 uint32_t firstOf(const std::string &wait) {
   std::string text = kCopies;
   BlockRun run(text.replace(text.find("WAIT"), 4, wait), 32, kRelaxed);

@@ -48,7 +48,7 @@ void trackUndefined(Kernel &kernel, const std::vector<VirtualReg> &registers,
   std::vector<bool> suspect(registers.size());
   for (uint32_t reg : liveAtEntry)
     suspect[reg] = !registers[reg].pinned;
-  std::stable_sort(refs.begin(), refs.end(),
+  std::sort(refs.begin(), refs.end(),
                    [](const RegRef &a, const RegRef &b) { return a.inst < b.inst; });
   auto endOf = [&](auto it) {
     return std::find_if(it, refs.end(), [&](const RegRef &ref) { return ref.inst != it->inst; });
@@ -89,7 +89,7 @@ void trackUndefined(Kernel &kernel, const std::vector<VirtualReg> &registers,
   }
   for (size_t i = 0; i < kernel.code.size(); ++i) {
     std::vector<TrackedUse> &uses = kernel.trackedUses[i];
-    std::stable_sort(uses.begin(), uses.end(), [](const TrackedUse &a, const TrackedUse &b) {
+    std::sort(uses.begin(), uses.end(), [](const TrackedUse &a, const TrackedUse &b) {
       return a.role < b.role; // results last
     });
     if (kernel.code[i].selects)

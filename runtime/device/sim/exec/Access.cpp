@@ -51,6 +51,8 @@ std::byte *locateParam(Warp &warp, uint32_t lane, uint64_t address, uint32_t byt
                       kind);
 }
 
+} // namespace
+
 Space spaceOf(uint64_t &address) {
   struct Window {
     uint64_t begin;
@@ -66,8 +68,6 @@ Space spaceOf(uint64_t &address) {
   }
   return Space::Global;
 }
-
-} // namespace
 
 std::byte *locate(Warp &warp, Space space, uint32_t lane, uint64_t address, uint32_t bytes,
                   AccessKind kind) {

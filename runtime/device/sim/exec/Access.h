@@ -24,6 +24,9 @@ inline bool writes(AccessKind kind) {
          kind != AccessKind::AsyncLoad;
 }
 
+/// The space of a generic address, which becomes an address of that space.
+ptx::Space spaceOf(uint64_t &address);
+
 /// The bytes at an address of the space, or null and a fault of the warp.
 /// `bytes` is a power of two up to 32, and what the address must be aligned to.
 std::byte *locate(Warp &warp, ptx::Space space, uint32_t lane, uint64_t address, uint32_t bytes,
