@@ -91,6 +91,12 @@ TEST(Uninitialised, Registers) {
   expectFault(FaultKind::UninitialisedRegister,
               "  setp.lt.u32 %p1, %r0, 40;\n  @%p1 ld.global.u32 %r5, [%d3];\n"
               "  selp.u32 %r6, 7, %r5, %p1;\n  st.global.u32 [%d4], %r6;");
+  // A value that decides alone is enough.
+  const std::string either = "  setp.lt.u32 %p1, %r0, 40;\n  @%p1 setp.eq.u32 %p2, %r0, 7;\n"
+                             "  OR.pred %p3, NOT%p1, %p2;\n  @%p3 st.global.u32 [%d4], 1;";
+  expectRight(with(with(either, "OR", "or"), "NOT", "!"));
+  expectRight(with(with(either, "OR", "and"), "NOT", ""));
+  expectFault(FaultKind::UninitialisedRegister, with(with(either, "OR", "or"), "NOT", ""));
   // Set in the first round of a loop, read in the second.
   expectRight("  mov.u32 %r7, 0;\nL:\n  setp.eq.u32 %p2, %r7, 0;\n  @%p2 mov.u32 %r5, 3;\n"
               "  @!%p2 st.global.u32 [%d4], %r5;\n  add.u32 %r7, %r7, 1;\n"

@@ -44,6 +44,14 @@ enum class Need : uint8_t {
   All,     ///< all 32: a fault if one has exited
 };
 
+/// Instructions whose result may not depend on one of their inputs.
+enum class Masking : uint8_t {
+  None,
+  Select, ///< selp: a or b, by predicate c
+  And,    ///< of predicates: false if one is
+  Or,     ///< true if one is
+};
+
 inline constexpr uint32_t kNoGuard = ~uint32_t{0};
 
 struct Inst {
@@ -59,7 +67,7 @@ struct Inst {
   InstClass cls = InstClass::Integer;
   bool guardNegated = false;
   bool tracked = false; ///< see Kernel::tracked
-  bool selects = false; ///< selp: row a or b, by predicate c
+  Masking masking = Masking::None;
   uint8_t outputs = 0; ///< of `list`, which has outputs first
   uint8_t inputs = 0;
   uint8_t bytes = 0; ///< of one element in memory
@@ -120,14 +128,13 @@ struct TrackedUse {
   enum class Role : uint8_t {
     Guard,
     Needed,        ///< must have a value
-    Passed,        ///< the results have none then
-    PassedIfTrue,  ///< the same, where predicate c is true
-    PassedIfFalse, ///< or false
+    First,  ///< operand a: without it the results have no value, but for Inst::masking
+    Second, ///< operand b
+    Passed, ///< others: the same
     Result,
   };
   uint32_t reg = 0; ///< of Kernel::tracked
   Role role = Role::Needed;
-  bool second = false; ///< operand b
 };
 
 struct Kernel {

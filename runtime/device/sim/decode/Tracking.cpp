@@ -29,16 +29,22 @@ bool needsValues(InstClass cls) {
   }
 }
 
-TrackedUse::Role roleOf(const Kernel &kernel, const RegRef &ref, RegClass cls) {
-  const Inst &inst = kernel.code[ref.inst];
+TrackedUse::Role roleOf(const Kernel &kernel, const RegRef &ref) {
+  using Role = TrackedUse::Role;
   if (ref.output)
-    return TrackedUse::Role::Result;
+    return Role::Result;
   if (ref.field == Field::Guard)
-    return TrackedUse::Role::Guard;
-  // selp: only what is chosen counts.
-  if (inst.cls == InstClass::Move && ref.field == Field::C && cls == RegClass::Predicate)
-    return TrackedUse::Role::Needed;
-  return needsValues(inst.cls) ? TrackedUse::Role::Needed : TrackedUse::Role::Passed;
+    return Role::Guard;
+  if (needsValues(kernel.code[ref.inst].cls))
+    return Role::Needed;
+  if (ref.field == Field::A)
+    return Role::First;
+  return ref.field == Field::B ? Role::Second : Role::Passed;
+}
+
+bool passesOn(TrackedUse::Role role) {
+  using Role = TrackedUse::Role;
+  return role == Role::First || role == Role::Second || role == Role::Passed;
 }
 
 } // namespace
@@ -58,8 +64,7 @@ void trackUndefined(Kernel &kernel, const std::vector<VirtualReg> &registers,
     for (auto it = refs.begin(); it != refs.end(); it = endOf(it)) {
       auto end = endOf(it);
       bool passes = std::any_of(it, end, [&](const RegRef &ref) {
-        return suspect[ref.reg] &&
-               roleOf(kernel, ref, registers[ref.reg].cls) == TrackedUse::Role::Passed;
+        return suspect[ref.reg] && passesOn(roleOf(kernel, ref));
       });
       for (auto ref = it; passes && ref != end; ++ref) {
         changed |= ref->output && !suspect[ref->reg];
@@ -82,21 +87,13 @@ void trackUndefined(Kernel &kernel, const std::vector<VirtualReg> &registers,
   for (const RegRef &ref : refs) {
     if (!suspect[ref.reg])
       continue;
-    TrackedUse::Role role = roleOf(kernel, ref, registers[ref.reg].cls);
     kernel.code[ref.inst].tracked = true;
-    bool second = ref.field == Field::B;
-    kernel.trackedUses[ref.inst].push_back({numbers[ref.reg], role, second});
+    kernel.trackedUses[ref.inst].push_back({numbers[ref.reg], roleOf(kernel, ref)});
   }
-  for (size_t i = 0; i < kernel.code.size(); ++i) {
-    std::vector<TrackedUse> &uses = kernel.trackedUses[i];
+  for (std::vector<TrackedUse> &uses : kernel.trackedUses)
     std::sort(uses.begin(), uses.end(), [](const TrackedUse &a, const TrackedUse &b) {
       return a.role < b.role; // results last
     });
-    if (kernel.code[i].selects)
-      for (TrackedUse &use : uses)
-        if (use.role == TrackedUse::Role::Passed)
-          use.role = use.second ? TrackedUse::Role::PassedIfFalse : TrackedUse::Role::PassedIfTrue;
-  }
 }
 
 } // namespace llmopt::sim

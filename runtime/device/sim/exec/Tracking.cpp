@@ -1,12 +1,38 @@
 #include "runtime/device/sim/exec/Tracking.h"
 
+#include "runtime/device/sim/ops/Modes.h"
+
 namespace llmopt::sim {
+
+namespace {
+
+/// Lanes whose result has no value, given those where operand a, b and others
+/// have none.
+LaneMask resultMissing(const Warp &warp, const Inst &inst, LaneMask a, LaneMask b, LaneMask rest) {
+  switch (inst.masking) {
+  case Masking::None:
+    return a | b | rest;
+  case Masking::Select:
+    return rest | (a & warp.predicates[inst.c]) | (b & ~warp.predicates[inst.c]);
+  case Masking::And:
+  case Masking::Or: {
+    // A value that decides by itself is enough.
+    LaneMask flip = inst.masking == Masking::And ? kAllLanes : 0;
+    LaneMask decidesA = (predicateA(warp, inst) ^ flip) & ~a;
+    LaneMask decidesB = (predicateB(warp, inst) ^ flip) & ~b;
+    return ((a | b) & ~decidesA & ~decidesB) | rest;
+  }
+  }
+  return rest;
+}
+
+} // namespace
 
 bool trackRegisters(Warp &warp, const Inst &inst, LaneMask active, LaneMask mask) {
   if (warp.undefined.empty())
     return true; // not a strict run
   using Role = TrackedUse::Role;
-  LaneMask missing = 0;
+  LaneMask first = 0, second = 0, rest = 0;
   for (const TrackedUse &use : warp.kernel->trackedUses[warp.pc]) {
     LaneMask &undefined = warp.undefined[use.reg];
     switch (use.role) {
@@ -21,17 +47,18 @@ bool trackRegisters(Warp &warp, const Inst &inst, LaneMask active, LaneMask mask
                              warp.kernel->tracked[use.reg], bad));
       return false;
     }
+    case Role::First:
+      first |= undefined;
+      break;
+    case Role::Second:
+      second |= undefined;
+      break;
     case Role::Passed:
-      missing |= undefined;
-      break;
-    case Role::PassedIfTrue:
-      missing |= undefined & warp.predicates[inst.c];
-      break;
-    case Role::PassedIfFalse:
-      missing |= undefined & ~warp.predicates[inst.c];
+      rest |= undefined;
       break;
     case Role::Result:
-      undefined = (undefined & ~mask) | (missing & mask);
+      undefined =
+          (undefined & ~mask) | (resultMissing(warp, inst, first, second, rest) & mask);
       break;
     }
   }
