@@ -192,6 +192,8 @@ struct Suite {
   size_t each = 5;
   bool verbose = false;
 
+  /// Code of the texts as they are, by subject and kernel.
+  std::map<std::pair<size_t, size_t>, std::string> originals;
   size_t made = 0, excused = 0;
   std::map<Outcome::Kind, size_t> outcomes;
 
@@ -258,9 +260,11 @@ void Suite::run(const std::string &op) {
       return;
     Subject &subject = *subjects[site.subject];
     std::optional<std::string> ptx = compile(site.mutant.text);
-    std::optional<std::string> original = compile(subject.texts[site.mutant.kernel]);
+    std::string &original = originals[{site.subject, site.mutant.kernel}];
+    if (original.empty())
+      original = code(compile(subject.texts[site.mutant.kernel]).value_or(""));
     // Text that does not compile, or in a function that is not used, is no mutant.
-    if (!ptx || !original || code(*ptx) == code(*original))
+    if (!ptx || code(*ptx) == original)
       continue;
     judge(subject, site.mutant, *ptx);
     ++done;
