@@ -93,15 +93,15 @@ void apply(const Rule &rule, size_t kernel, const std::vector<std::string> &line
       if (match->position() > 0)
         changed[i] = line.substr(0, size_t(match->position())) +
                      match->format(rule.replacement) + match->suffix().str();
-      found.push_back({rule.op, kernel, i + 1, line, join(changed)});
+      found.push_back({rule.op, kernel, i + 1, line, changed[i], "", join(changed)});
     }
   }
 }
 
-/// Moves a barrier behind the next statement of its block that touches shared memory.
+/// Moves a barrier behind the next statement of its block that reads or stores to shared memory.
 void moveBarriers(size_t kernel, const std::vector<std::string> &lines,
                   std::vector<Mutant> &found) {
-  std::regex touches("copy_rows<|product|load_first_operand|store_shared|load_shared");
+  std::regex touches("product|load_first_operand|store_shared|load_shared");
   auto indentOf = [](const std::string &line) { return line.find_first_not_of(' '); };
   for (size_t i = 0; i < lines.size(); ++i) {
     if (lines[i].find("__syncthreads();") == std::string::npos)
@@ -118,7 +118,7 @@ void moveBarriers(size_t kernel, const std::vector<std::string> &lines,
     std::vector<std::string> changed = lines;
     changed[i] = "";
     changed[j] += " __syncthreads();";
-    found.push_back({"move-barrier", kernel, i + 1, lines[i], join(changed)});
+    found.push_back({"move-barrier", kernel, i + 1, lines[i], changed[i], "", join(changed)});
   }
 }
 
@@ -134,8 +134,16 @@ void dropStages(size_t kernel, const std::vector<std::string> &lines, std::vecto
         first = i + 1;
     }
     if (first)
-      found.push_back({"stage", kernel, first, lines[first - 1], join(changed)});
+      found.push_back({"stage", kernel, first, lines[first - 1], changed[first - 1], "",
+                       join(changed)});
   }
+}
+
+/// The first line from `line` (from 0) on that is more than a brace.
+std::string nextLine(const std::vector<std::string> &lines, size_t line) {
+  while (line < lines.size() && lines[line].find_first_not_of(" {}") == std::string::npos)
+    ++line;
+  return line < lines.size() ? lines[line] : "";
 }
 
 } // namespace
@@ -159,6 +167,9 @@ std::vector<Mutant> mutantsOf(const std::string &op, const std::vector<std::stri
       moveBarriers(kernel, lines, found);
     if (op == "stage")
       dropStages(kernel, lines, found);
+    for (Mutant &mutant : found)
+      if (mutant.kernel == kernel)
+        mutant.after = nextLine(lines, mutant.line);
   }
   return found;
 }

@@ -11,6 +11,8 @@ struct Mutant {
   size_t kernel = 0;  ///< number of the text
   size_t line = 0;    ///< from 1
   std::string before; ///< that line
+  std::string now;    ///< what it is in the mutant
+  std::string after;  ///< the next one, in the original
   std::string text;   ///< the whole kernel with the mistake; as many lines as before
 };
 
