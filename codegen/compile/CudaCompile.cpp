@@ -57,6 +57,36 @@ void report(const cuda::KernelText &text, StringRef log) {
   }
 }
 
+/// Comments for the end of a PTX text that say which line of the spec each line of the CUDA
+/// text comes from (runtime/device/sim/Simulator.h).
+std::string specComments(const cuda::KernelText &text) {
+  std::string comments;
+  FileLineColLoc current;
+  size_t first = 0;
+  auto close = [&](size_t end) {
+    if (current && current.getLine())
+      comments += (Twine("//llmopt.spec ") + Twine(first) + " " + Twine(end) + " " +
+                   current.getFilename().getValue() + ":" + Twine(current.getLine()) + "\n")
+                      .str();
+  };
+  for (size_t i = 0; i < text.places.size(); ++i) {
+    FileLineColLoc place;
+    text.places[i]->walk([&](Location location) {
+      place = dyn_cast<FileLineColLoc>(location);
+      return place ? WalkResult::interrupt() : WalkResult::advance();
+    });
+    bool same = current && place && current.getFilename() == place.getFilename() &&
+                current.getLine() == place.getLine();
+    if (same)
+      continue;
+    close(i);
+    current = place;
+    first = i + 1; // lines count from 1
+  }
+  close(text.places.size());
+  return comments;
+}
+
 } // namespace
 
 cuda::BlockShape llmopt::blockShapeFor(const KernelName &kernel, const Schedule &schedule,
@@ -147,6 +177,12 @@ llvm::Error llmopt::addCudaKernels(llvm::MutableArrayRef<CudaBuild> builds,
     kernel.sharedBytes = text.sharedBytes;
     std::vector<bundle::Image> images = compiled[i]->images();
     for (bundle::Image &image : images) {
+      if (image.format == bundle::ImageFormat::Ptx) {
+        std::string comments = specComments(text);
+        while (!image.bytes.empty() && image.bytes.back() == 0)
+          image.bytes.pop_back();
+        image.bytes.insert(image.bytes.end(), comments.begin(), comments.end());
+      }
       build.program.images.push_back(std::move(image));
       kernel.otherImages.push_back(build.program.images.size() - 1);
     }

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cstdlib>
 #include <numeric>
 #include <optional>
 
@@ -29,11 +30,29 @@ StatusOr<std::shared_ptr<Device>> openAny() {
 /// What "sim" alone stands for: the oldest chip that kernels are made for.
 constexpr std::string_view kSimulatedChip = "sm_80";
 
+/// LLMOPT_SIM_STRICT=0 leaves out the checks that take time; LLMOPT_SIM_SEED=N permutes the
+/// order of blocks and warps; LLMOPT_SIM_ORDERS=N runs each kernel in N orders and compares.
 StatusOr<std::shared_ptr<Device>> openSimulator(std::string_view chip) {
   StatusOr<CudaArch> arch = CudaArch::parse(chip);
   if (!arch)
     return arch.status();
-  return std::shared_ptr<Device>(SimDevice::create(*arch));
+  sim::Options options;
+  for (auto [name, set] :
+       {std::pair<const char *, void (*)(sim::Options &, uint64_t)>{
+            "LLMOPT_SIM_STRICT", [](sim::Options &o, uint64_t n) { o.strict = n; }},
+        {"LLMOPT_SIM_ORDERS", [](sim::Options &o, uint64_t n) { o.orders = uint32_t(n); }},
+        {"LLMOPT_SIM_SEED", [](sim::Options &o, uint64_t n) { o.seed = n; }}}) {
+    const char *text = std::getenv(name);
+    if (!text)
+      continue;
+    uint64_t number = 0;
+    const char *stop = text + std::string_view(text).size();
+    if (auto [end, error] = std::from_chars(text, stop, number);
+        error != std::errc() || end != stop)
+      return invalidArgument("{} is '{}'; a number is allowed", name, text);
+    set(options, number);
+  }
+  return std::shared_ptr<Device>(SimDevice::create(*arch, options));
 }
 
 /// The number behind "cuda:"; 0 for "cuda" alone.

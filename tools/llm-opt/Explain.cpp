@@ -4,6 +4,7 @@
 #include "passes/Passes.h"
 #include "tools/llm-opt/Command.h"
 #include "tools/llm-opt/ExplainCuda.h"
+#include "tools/llm-opt/ExplainSim.h"
 #include "tools/llm-opt/Options.h"
 #include "tools/llm-opt/Prepare.h"
 #include "tools/llm-opt/SpecFile.h"
@@ -18,7 +19,7 @@ namespace llmopt::cli {
 namespace {
 
 struct Options {
-  std::string spec, target = "cpu", function;
+  std::string spec, target = "cpu", device, function;
   int64_t queries = 256, keys = 1024, sequences = 2;
   bool json = false;
 };
@@ -227,6 +228,8 @@ int explainCommand(int argc, char **argv) {
   app.add_option("--target", options.target,
                  "cpu: tiles, bytes and operations of a run; or cuda:sm_80: registers, spills, "
                  "instructions of each kernel");
+  app.add_option("--device", options.device,
+                 "sim or sim:ARCH: what the simulator counts, by kernel and source line");
   app.add_option("--func", options.function, "the spec function; default: all of the file");
   app.add_option("--queries", options.queries, "queries of each sequence of the run (256)")
       ->check(positive());
@@ -238,7 +241,7 @@ int explainCommand(int argc, char **argv) {
   llvm::Expected<CompileOptions> target = llmopt::optionsFor(options.target);
   if (!target)
     return fail("explain", target.takeError());
-  for (const char *shape : {"--queries", "--keys", "--sequences"})
+  for (const char *shape : {"--queries", "--keys", "--sequences", "--device"})
     if (!target->cudaArch.empty() && app.count(shape))
       return fail("explain", fmt::format("{} is for a run, and --target {} runs nothing", shape,
                                          options.target));
@@ -247,9 +250,14 @@ int explainCommand(int argc, char **argv) {
       file ? file->specs(options.function) : std::vector<mlir::func::FuncOp>();
   if (specs.empty())
     return 1;
+  harness::Shape shape;
+  shape.queryLengths.assign(options.sequences, options.queries);
+  shape.keyLengths.assign(options.sequences, options.keys);
   for (mlir::func::FuncOp spec : specs)
-    if (llvm::Error error = target->cudaArch.empty() ? explain(options, *target, spec)
-                                                     : explainCuda(options, *target, spec))
+    if (llvm::Error error = !target->cudaArch.empty() ? explainCuda(options, *target, spec)
+                            : options.device.empty()
+                                ? explain(options, *target, spec)
+                                : explainSimulated(spec, options.device, shape, options.json))
       return fail("explain", std::move(error));
   return 0;
 }

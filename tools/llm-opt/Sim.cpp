@@ -5,6 +5,7 @@
 #include "tools/llm-opt/Command.h"
 #include "tools/llm-opt/Options.h"
 #include "tools/llm-opt/SimLaunch.h"
+#include "tools/llm-opt/SimProfile.h"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -43,6 +44,10 @@ ordered_json toJson(const sim::Fault &fault) {
     result["source_file"] = fault.sourceFile;
     result["source_line"] = fault.sourceLine;
   }
+  if (!fault.specFile.empty()) {
+    result["spec_file"] = fault.specFile;
+    result["spec_line"] = fault.specLine;
+  }
   result["block"] = fault.block;
   result["warp"] = fault.warp;
   if (fault.lane)
@@ -70,11 +75,12 @@ constexpr uint64_t kMaxPtxBytes = 64 << 20;
 
 struct Settings {
   std::string ptx, launch;
-  bool json = false;
+  bool json = false, profile = false, relaxed = false;
   sim::Options options;
 };
 
-runtime::Status simulate(const Settings &settings, sim::Fault &fault, sim::Counters &counters) {
+runtime::Status simulate(const Settings &settings, sim::Fault &fault, sim::Counters &counters,
+                         sim::Profile &profile) {
   runtime::StatusOr<std::vector<uint8_t>> text = runtime::readFile(settings.ptx, kMaxPtxBytes);
   if (!text)
     return text.status();
@@ -90,7 +96,8 @@ runtime::Status simulate(const Settings &settings, sim::Fault &fault, sim::Count
         memory.add(array.array.bytes.data(), array.array.bytes.size(), array.name,
                    array.writable ? sim::Access::ReadWrite : sim::Access::ReadOnly));
   runtime::StatusOr<sim::Counters> result =
-      sim::run(**module, memory, launch.launch, settings.options, &fault);
+      sim::run(**module, memory, launch.launch, settings.options, &fault,
+               settings.profile ? &profile : nullptr);
   if (!result)
     return result.status();
   counters = *result;
@@ -113,6 +120,12 @@ int simCommand(int argc, char **argv) {
   app.add_option("--threads", settings.options.threads, "host threads; 0: all");
   app.add_option("--seed", settings.options.seed,
                  "other than 0: another order of blocks and warps");
+  app.add_option("--orders", settings.options.orders,
+                 "run in that many orders; results that differ are a fault (1)")
+      ->check(positive());
+  app.add_flag("--relaxed", settings.relaxed,
+               "leave out the checks that take time: races, missing waits, what was never written");
+  app.add_flag("--profile", settings.profile, "print what each source line and array saw");
   app.add_option("--budget", settings.options.stepBudget,
                  "warp instructions of a block before it counts as hanging");
   if (std::optional<int> code = parseOptions(app, argc, argv))
@@ -120,17 +133,25 @@ int simCommand(int argc, char **argv) {
 
   sim::Fault fault;
   sim::Counters counters;
-  runtime::Status status = simulate(settings, fault, counters);
+  sim::Profile profile;
+  settings.options.strict = !settings.relaxed;
+  runtime::Status status = simulate(settings, fault, counters, profile);
   if (settings.json && !fault.kernel.empty())
     fmt::print("{}\n", ordered_json{{"fault", toJson(fault)}}.dump(2));
   if (!status.ok()) {
     fmt::print(stderr, "llm-opt sim: {}\n", status.message());
     return 1;
   }
-  if (settings.json)
-    fmt::print("{}\n", ordered_json{{"counters", toJson(counters)}}.dump(2));
-  else
-    printTable(toJson(counters));
+  ordered_json result = {{"counters", toJson(counters)}};
+  if (settings.profile)
+    result["profile"] = profileJson(profile);
+  if (settings.json) {
+    fmt::print("{}\n", result.dump(2));
+    return 0;
+  }
+  printTable(result["counters"]);
+  if (settings.profile)
+    fmt::print("\n{}", profileText(profile));
   return 0;
 }
 

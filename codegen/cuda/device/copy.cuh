@@ -52,8 +52,11 @@ __device__ __forceinline__ void copy_rows(shared_tile<PITCH, SPAN> to, const T *
   const int first = threadIdx.x / LANES, lane = threadIdx.x % LANES;
   bool whole = stride == 1;
 #pragma unroll
-  for (int i = 0; i < N; ++i)
-    whole &= rows[i] < 0 || (u64(from + rows[i]) & 15) == 0;
+  for (int i = 0; i < N; ++i) {
+    // A row beyond the tile has no address.
+    const bool inside = N * rows_at_once <= padded_rows || first + i * rows_at_once < padded_rows;
+    whole &= !inside || rows[i] < 0 || (u64(from + rows[i]) & 15) == 0;
+  }
   if (!whole) {
     copy_elements<T, ROWS, LANES, WARPS>(to, from, rows, stride, columns);
     return;

@@ -1,5 +1,7 @@
 #include "runtime/device/sim/Counters.h"
 
+#include <algorithm>
+
 namespace llmopt::sim {
 
 std::string_view toString(InstClass c) {
@@ -26,6 +28,38 @@ Counters &Counters::operator+=(const Counters &other) {
   mmaMultiplyAdds += other.mmaMultiplyAdds;
   barriers += other.barriers;
   divergentBranches += other.divergentBranches;
+  return *this;
+}
+
+Profile &Profile::operator+=(const Profile &other) {
+  if (instructions.empty())
+    instructions = other.instructions;
+  else
+    for (size_t i = 0; i < std::min(instructions.size(), other.instructions.size()); ++i) {
+      InstProfile &mine = instructions[i];
+      const InstProfile &theirs = other.instructions[i];
+      mine.warps += theirs.warps;
+      mine.lanes += theirs.lanes;
+      mine.globalLoadBytes += theirs.globalLoadBytes;
+      mine.globalStoreBytes += theirs.globalStoreBytes;
+      mine.globalSectors += theirs.globalSectors;
+      mine.sharedWavefronts += theirs.sharedWavefronts;
+      mine.sharedIdeal += theirs.sharedIdeal;
+      mine.divergentBranches += theirs.divergentBranches;
+    }
+  for (const BufferProfile &theirs : other.buffers) {
+    auto mine = std::find_if(buffers.begin(), buffers.end(),
+                             [&](const BufferProfile &b) { return b.name == theirs.name; });
+    if (mine == buffers.end()) {
+      buffers.push_back(theirs);
+      continue;
+    }
+    mine->loadBytes += theirs.loadBytes;
+    mine->storeBytes += theirs.storeBytes;
+    mine->sectors += theirs.sectors;
+    mine->uniqueLoadBytes += theirs.uniqueLoadBytes;
+    mine->uniqueStoreBytes += theirs.uniqueStoreBytes;
+  }
   return *this;
 }
 

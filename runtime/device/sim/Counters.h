@@ -3,7 +3,9 @@
 
 #include <array>
 #include <cstdint>
+#include <string>
 #include <string_view>
+#include <vector>
 
 namespace llmopt::sim {
 
@@ -58,6 +60,42 @@ struct Counters {
 
   Counters &operator+=(const Counters &other);
   bool operator==(const Counters &) const = default;
+};
+
+/// What one instruction of the text did, over all warps.
+struct InstProfile {
+  uint32_t line = 0; ///< of the PTX
+  std::string text;
+  std::string sourceFile; ///< from the line table
+  uint32_t sourceLine = 0;
+  InstClass cls = InstClass::Integer;
+  uint64_t warps = 0; ///< times issued
+  uint64_t lanes = 0; ///< lanes that executed it
+  uint64_t globalLoadBytes = 0;
+  uint64_t globalStoreBytes = 0;
+  uint64_t globalSectors = 0;
+  uint64_t sharedWavefronts = 0;
+  uint64_t sharedIdeal = 0;
+  uint64_t divergentBranches = 0;
+};
+
+/// What kernels asked of one buffer.
+struct BufferProfile {
+  std::string name;
+  uint64_t loadBytes = 0;
+  uint64_t storeBytes = 0;
+  uint64_t sectors = 0; ///< 32 bytes each, summed over accesses
+  /// Sectors that were touched at all: what a cache that forgets nothing moves.
+  uint64_t uniqueLoadBytes = 0;
+  uint64_t uniqueStoreBytes = 0;
+};
+
+struct Profile {
+  std::vector<InstProfile> instructions; ///< in the order of the text
+  std::vector<BufferProfile> buffers;    ///< those that were touched
+
+  /// Adds another launch of the same kernel; buffers are matched by name.
+  Profile &operator+=(const Profile &other);
 };
 
 } // namespace llmopt::sim

@@ -10,6 +10,8 @@ std::string_view toString(FaultKind kind) {
     return "global-out-of-bounds";
   case FaultKind::WriteToReadOnly:
     return "write-to-read-only";
+  case FaultKind::UnorderedResult:
+    return "unordered-result";
   case FaultKind::SharedOutOfBounds:
     return "shared-out-of-bounds";
   case FaultKind::LocalOutOfBounds:
@@ -28,6 +30,18 @@ std::string_view toString(FaultKind kind) {
     return "invalid-barrier";
   case FaultKind::Deadlock:
     return "deadlock";
+  case FaultKind::IncompleteBarrier:
+    return "incomplete-barrier";
+  case FaultKind::UninitialisedShared:
+    return "uninitialised-shared";
+  case FaultKind::UninitialisedRegister:
+    return "uninitialised-register";
+  case FaultKind::SharedRace:
+    return "shared-race";
+  case FaultKind::GlobalRace:
+    return "global-race";
+  case FaultKind::UnfinishedCopy:
+    return "unfinished-copy";
   case FaultKind::StepBudget:
     return "step-budget";
   case FaultKind::Trap:
@@ -39,8 +53,9 @@ std::string_view toString(FaultKind kind) {
 }
 
 std::string Fault::message() const {
-  std::string text = fmt::format("{} in kernel '{}', block ({}, {}, {}), warp {}", toString(kind),
-                                 kernel, block[0], block[1], block[2], warp);
+  std::string text = fmt::format("{} in kernel '{}'", toString(kind), kernel);
+  if (line) // a fault of the launch as a whole has no place
+    text += fmt::format(", block ({}, {}, {}), warp {}", block[0], block[1], block[2], warp);
   if (lane)
     text += fmt::format(", lane {}", *lane);
   text += fmt::format(": {}", detail);
@@ -48,9 +63,12 @@ std::string Fault::message() const {
     text += fmt::format("; address {:#x}", *address);
   if (!buffer.empty())
     text += fmt::format(", {}", buffer);
-  text += fmt::format("; at {}:{}: '{}'", module, line, instruction);
+  if (line)
+    text += fmt::format("; at {}:{}: '{}'", module, line, instruction);
   if (!sourceFile.empty())
     text += fmt::format(" ({}:{})", sourceFile, sourceLine);
+  if (!specFile.empty())
+    text += fmt::format(" of {}:{}", specFile, specLine);
   return text;
 }
 

@@ -12,18 +12,25 @@ namespace llmopt::sim {
 enum class FaultKind : uint8_t {
   GlobalOutOfBounds,
   WriteToReadOnly,
+  UnorderedResult, ///< a result that depends on the order of blocks and warps
   SharedOutOfBounds,
   LocalOutOfBounds,
   ParamOutOfBounds,
   Misaligned,
-  InvalidAddress, ///< an address of another space than the instruction's
-  DivergentSync,  ///< a .sync or barrier that some of its lanes never reach
-  InvalidLane,    ///< a collective that reads or names a lane that is not there
-  InvalidBarrier, ///< a barrier number or thread count that is not allowed
-  Deadlock,       ///< no warp of a block can go on
-  StepBudget,     ///< more steps than Options::stepBudget
-  Trap,           ///< trap, or a failed device assertion
-  CallFailure,    ///< an indirect branch out of its table
+  InvalidAddress,        ///< an address of another space than the instruction's
+  DivergentSync,         ///< a .sync or barrier that some of its lanes never reach
+  InvalidLane,           ///< a collective that reads or names a lane that is not there
+  InvalidBarrier,        ///< a barrier number or thread count that is not allowed
+  Deadlock,              ///< no warp of a block can go on
+  IncompleteBarrier,     ///< threads arrived at a barrier, and the block ended
+  UninitialisedShared,   ///< a load of shared memory that was never written
+  UninitialisedRegister, ///< a register without a value decides or leaves the thread
+  SharedRace,            ///< two threads of a block, one of which writes, without order
+  GlobalRace,            ///< two blocks, one of which writes, without order
+  UnfinishedCopy,        ///< touches the target of a cp.async that was not waited for
+  StepBudget,            ///< more steps than Options::stepBudget
+  Trap,                  ///< trap, or a failed device assertion
+  CallFailure,           ///< an indirect branch out of its table
 };
 
 /// "global-out-of-bounds", ...: stable, for JSON.
@@ -37,6 +44,8 @@ struct Fault {
   std::string instruction; ///< its text
   std::string sourceFile;  ///< from the line table, if the PTX has one
   uint32_t sourceLine = 0;
+  std::string specFile; ///< of kernels made from a spec: see Simulator.h
+  uint32_t specLine = 0;
   std::array<uint32_t, 3> block = {0, 0, 0};
   uint32_t warp = 0;
   std::optional<uint32_t> lane;

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
 
 namespace llmopt::sim {
@@ -71,6 +73,27 @@ StatusOr<GlobalVariable> decodeVariable(const ptx::Variable &variable, const ptx
   return result;
 }
 
+/// The kSpecComment lines; one that does not read so is a comment like others.
+std::vector<SpecRange> readSpecLines(std::string_view text) {
+  std::vector<SpecRange> ranges;
+  for (size_t at = 0; (at = text.find(kSpecComment, at)) != std::string_view::npos;) {
+    at += kSpecComment.size();
+    std::string line(text.substr(at, text.find('\n', at) - at));
+    SpecRange range;
+    char file[1024];
+    size_t colon = line.rfind(':');
+    if (colon == std::string::npos || line.size() >= sizeof(file))
+      continue;
+    if (std::sscanf(line.c_str(), "%u %u %[^\n]", &range.first, &range.last, file) != 3)
+      continue;
+    range.file = file;
+    range.file.resize(range.file.rfind(':'));
+    range.line = static_cast<uint32_t>(std::strtoul(&line[colon + 1], nullptr, 10));
+    ranges.push_back(std::move(range));
+  }
+  return ranges;
+}
+
 } // namespace
 
 StatusOr<std::shared_ptr<const Module>> loadPtx(std::string_view text, std::string_view name) {
@@ -84,6 +107,7 @@ StatusOr<std::shared_ptr<const Module>> loadPtx(std::string_view text, std::stri
     return module.status();
   program->target = module->target;
   program->files = module->files;
+  program->specLines = readSpecLines(program->text);
   for (const ptx::Variable &variable : module->variables) {
     if (variable.space == ptx::Space::Shared)
       continue;

@@ -99,6 +99,16 @@ std::map<std::string, sim::Counters> SimDevice::takeCounters() {
   return std::exchange(counters, {});
 }
 
+void SimDevice::startProfiling() {
+  std::lock_guard lock(mutex);
+  profiling = true;
+}
+
+std::map<std::string, sim::Profile> SimDevice::takeProfiles() {
+  std::lock_guard lock(mutex);
+  return std::exchange(profiles, {});
+}
+
 std::optional<sim::Fault> SimDevice::lastFault() const {
   std::lock_guard lock(mutex);
   return fault;

@@ -31,6 +31,9 @@ public:
 
   /// What the kernels of all launches since the last call did, by entry.
   std::map<std::string, sim::Counters> takeCounters();
+  /// From now on launches are profiled; profiles collect until they are taken.
+  void startProfiling();
+  std::map<std::string, sim::Profile> takeProfiles();
   /// The last fault, for programs that want more than its text.
   std::optional<sim::Fault> lastFault() const;
 
@@ -52,6 +55,8 @@ private:
   mutable std::mutex mutex; ///< over what follows
   std::map<uint64_t, uint64_t> allocations;
   std::map<std::string, sim::Counters> counters;
+  bool profiling = false;
+  std::map<std::string, sim::Profile> profiles;
   std::optional<sim::Fault> fault;
 };
 

@@ -143,9 +143,11 @@ Status SimProgram::run(const KernelCall &call, uint32_t workers) const {
   launch.dynamicShared = kernel.sharedBytes;
   launch.params = std::as_bytes(call.params);
   sim::Fault fault;
+  sim::Profile profile;
   Status ready = registerBuffers(call);
   StatusOr<sim::Counters> counters =
-      ready.ok() ? sim::run(*modules[call.kernel], memory, launch, simDevice->options, &fault)
+      ready.ok() ? sim::run(*modules[call.kernel], memory, launch, simDevice->options, &fault,
+                            simDevice->profiling ? &profile : nullptr)
                  : StatusOr<sim::Counters>(ready);
   forgetBuffers();
   std::lock_guard deviceLock(simDevice->mutex);
@@ -155,6 +157,8 @@ Status SimProgram::run(const KernelCall &call, uint32_t workers) const {
     return counters.status().withContext(fmt::format("program '{}'", held.name));
   }
   simDevice->counters[kernel.entry] += *counters;
+  if (simDevice->profiling)
+    simDevice->profiles[kernel.entry] += profile;
   return {};
 }
 

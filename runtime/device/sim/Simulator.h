@@ -77,6 +77,10 @@ private:
   std::unique_ptr<const detail::Program> decoded;
 };
 
+/// A comment of this form in a PTX text says that lines of its (CUDA) source come
+/// from a line of a spec: "//llmopt.spec 120 134 decode.mlir:7". Faults name both.
+inline constexpr std::string_view kSpecComment = "//llmopt.spec ";
+
 /// Parses and decodes all kernels of a PTX text. `name` stands in messages
 /// ("decode.ptx:118: unsupported instruction ..."). InvalidArgument: the text is
 /// not PTX; Unsupported: an instruction, directive or modifier that the
@@ -102,13 +106,21 @@ struct Options {
   /// Other than 0: permutes the order of blocks and of warps. A kernel whose
   /// result changes with it depends on luck.
   uint64_t seed = 0;
+  /// More than 1: runs the grid that many times on the same data, with the seeds
+  /// from `seed` on; it is a fault if the bits that they leave differ.
+  uint32_t orders = 1;
+  /// Finds races, reads of what was never written and missing waits as well;
+  /// such a run takes about twice the time.
+  bool strict = true;
 };
 
 /// Runs one grid to its end. A mistake of the kernel is InvalidArgument with the
 /// text of the fault (and the fault itself in `*fault`); where several blocks
 /// have one, it is that of the first block. What the blocks wrote until then
 /// stays written. A launch that does not fit the kernel is InvalidArgument too.
+/// `*profile` gets what each instruction and each buffer saw.
 runtime::StatusOr<Counters> run(const Module &module, GlobalMemory &memory, const Launch &launch,
-                                const Options &options = {}, Fault *fault = nullptr);
+                                const Options &options = {}, Fault *fault = nullptr,
+                                Profile *profile = nullptr);
 
 } // namespace llmopt::sim

@@ -214,9 +214,10 @@ const std::string kCopies = R"(
   add.u32 %r5, %r5, %r3;
   st.global.u32 [%d4], %r5;)";
 
+// The numbers must tell without the checks, too.
 uint32_t firstOf(const std::string &wait) {
   std::string text = kCopies;
-  BlockRun run(text.replace(text.find("WAIT"), 4, wait), 32);
+  BlockRun run(text.replace(text.find("WAIT"), 4, wait), 32, kRelaxed);
   EXPECT_TRUE(run.result.status.ok()) << run.result.status.toString();
   return run.out[3];
 }
@@ -237,7 +238,7 @@ TEST(AsyncCopy, UncommittedCopiesWaitForAll) {
   BlockRun group(
       "  shl.b32 %r2, %r0, 2;\n  cp.async.ca.shared.global [%r2], [%d3], 4;\n"
       "  cp.async.wait_group 0;\n  ld.shared.u32 %r3, [%r2];\n  st.global.u32 [%d4], %r3;",
-      32);
+      32, kRelaxed);
   EXPECT_EQ(group.out[1], 0xffffffffu);
 }
 
@@ -273,7 +274,7 @@ TEST(AsyncCopy, GroupsBelongToLanes) {
   cp.async.wait_group 1;
   ld.shared.u32 %r3, [%r2];
   st.global.u32 [%d4], %r3;)",
-               32);
+               32, kRelaxed);
   EXPECT_EQ(run.out[1], 1001u);
   EXPECT_EQ(run.out[2], 0xffffffffu);
 }

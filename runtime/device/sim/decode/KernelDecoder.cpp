@@ -202,6 +202,7 @@ runtime::Status KernelDecoder::declare(const ptx::RegisterDecl &decl) {
     Symbol symbol;
     symbol.type = decl.type;
     symbol.reg = newRegister(classOf(decl.type));
+    registers.back().name = name;
     scopes[scope].symbols[name] = symbol;
   };
   if (decl.type == ptx::Type::B128)
@@ -382,7 +383,7 @@ runtime::StatusOr<Kernel> KernelDecoder::decode() {
     constant.kind = Constant::Kind::Literal;
     constant.value += kernel.dynamicSharedOffset;
   }
-  allocateSlots(kernel, registers, refs);
+  trackUndefined(kernel, registers, refs, allocateSlots(kernel, registers, refs));
   return std::move(kernel);
 }
 

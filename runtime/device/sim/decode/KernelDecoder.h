@@ -25,6 +25,7 @@ struct RegRef {
 struct VirtualReg {
   RegClass cls = RegClass::Narrow;
   bool pinned = false; ///< a constant row: keeps its place for the whole kernel
+  std::string_view name = {};
 };
 
 class KernelDecoder {
@@ -126,8 +127,13 @@ private:
 
 /// Places virtual registers in the register file of a warp so that registers
 /// that are never live together share a row; rewrites the operands of the
-/// kernel's instructions and the rows of its constants.
-void allocateSlots(Kernel &kernel, const std::vector<VirtualReg> &registers,
-                   const std::vector<RegRef> &refs);
+/// kernel's instructions and the rows of its constants. Returns the registers
+/// that are live when the kernel begins.
+std::vector<uint32_t> allocateSlots(Kernel &kernel, const std::vector<VirtualReg> &registers,
+                                    const std::vector<RegRef> &refs);
+
+/// Fills Kernel::tracked, after the rows are known.
+void trackUndefined(Kernel &kernel, const std::vector<VirtualReg> &registers,
+                    std::vector<RegRef> refs, const std::vector<uint32_t> &liveAtEntry);
 
 } // namespace llmopt::sim

@@ -44,6 +44,14 @@ enum class Need : uint8_t {
   All,     ///< all 32: a fault if one has exited
 };
 
+/// Instructions whose result may not depend on one of their inputs.
+enum class Masking : uint8_t {
+  None,
+  Select, ///< selp: a or b, by predicate c
+  And,    ///< of predicates: false if one is
+  Or,     ///< true if one is
+};
+
 inline constexpr uint32_t kNoGuard = ~uint32_t{0};
 
 struct Inst {
@@ -58,6 +66,8 @@ struct Inst {
   Need need = Need::None;
   InstClass cls = InstClass::Integer;
   bool guardNegated = false;
+  bool tracked = false; ///< see Kernel::tracked
+  Masking masking = Masking::None;
   uint8_t outputs = 0; ///< of `list`, which has outputs first
   uint8_t inputs = 0;
   uint8_t bytes = 0; ///< of one element in memory
@@ -113,6 +123,20 @@ struct Place {
   uint32_t sourceLine = 0;
 };
 
+/// An instruction's use of a register that may have no value.
+struct TrackedUse {
+  enum class Role : uint8_t {
+    Guard,
+    Needed, ///< must have a value
+    First,  ///< operand a: without it the results have no value, but for Inst::masking
+    Second, ///< operand b
+    Passed, ///< others: the same
+    Result,
+  };
+  uint32_t reg = 0; ///< of Kernel::tracked
+  Role role = Role::Needed;
+};
+
 struct Kernel {
   KernelInfo info;
   std::vector<Inst> code;
@@ -120,6 +144,10 @@ struct Kernel {
   std::vector<uint32_t> lists;
   std::vector<uint32_t> targets;
   std::vector<Constant> constants;
+  /// Names of the registers that may be read before they have a value, and
+  /// their uses by instruction.
+  std::vector<std::string> tracked;
+  std::vector<std::vector<TrackedUse>> trackedUses;
   uint32_t registerBytes = 0;
   uint32_t predicates = 0;
   uint32_t dynamicSharedOffset = 0;
@@ -143,6 +171,13 @@ struct GlobalVariable {
   std::vector<Relocation> relocations;
 };
 
+/// Lines of the CUDA text that come from a line of a spec.
+struct SpecRange {
+  uint32_t first = 0, last = 0;
+  std::string file;
+  uint32_t line = 0;
+};
+
 namespace detail {
 struct Program {
   uint64_t id = 0; ///< unique in the process
@@ -153,6 +188,22 @@ struct Program {
   std::vector<KernelInfo> infos;
   std::vector<GlobalVariable> variables;
   std::vector<std::pair<uint32_t, std::string>> files;
+  std::vector<SpecRange> specLines;
+
+  /// The path of a .file number; empty if there is none.
+  std::string file(uint32_t number) const {
+    for (const auto &[known, path] : files)
+      if (known == number)
+        return path;
+    return {};
+  }
+  /// Where a line of the CUDA text comes from; null if that is not known.
+  const SpecRange *specOf(uint32_t sourceLine) const {
+    for (const SpecRange &range : specLines)
+      if (sourceLine >= range.first && sourceLine <= range.last)
+        return &range;
+    return nullptr;
+  }
 };
 } // namespace detail
 

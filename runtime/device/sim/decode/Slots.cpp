@@ -99,8 +99,8 @@ void solveLiveness(std::vector<FlowBlock> &blocks) {
   }
 }
 
-std::vector<Span> liveSpans(const Kernel &kernel, size_t registers,
-                            const std::vector<RegRef> &refs) {
+std::vector<Span> liveSpans(const Kernel &kernel, size_t registers, const std::vector<RegRef> &refs,
+                            std::vector<uint32_t> &liveAtEntry) {
   std::vector<FlowBlock> blocks = splitBlocks(kernel);
   std::vector<Span> spans(registers);
   size_t words = (registers + 63) / 64;
@@ -119,6 +119,9 @@ std::vector<Span> liveSpans(const Kernel &kernel, size_t registers,
     }
   }
   solveLiveness(blocks);
+  for (uint32_t reg = 0; reg < registers; ++reg)
+    if (test(blocks.front().liveIn, reg))
+      liveAtEntry.push_back(reg);
   for (const FlowBlock &block : blocks) {
     for (uint32_t reg = 0; reg < registers; ++reg) {
       if (test(block.liveIn, reg))
@@ -183,15 +186,16 @@ void write(Kernel &kernel, const RegRef &ref, uint32_t row) {
 
 } // namespace
 
-void allocateSlots(Kernel &kernel, const std::vector<VirtualReg> &registers,
-                   const std::vector<RegRef> &refs) {
+std::vector<uint32_t> allocateSlots(Kernel &kernel, const std::vector<VirtualReg> &registers,
+                                    const std::vector<RegRef> &refs) {
   // The guard must be known to be one before places are given out.
   for (const RegRef &ref : refs)
     if (ref.field == Field::Guard)
       kernel.code[ref.inst].guard = 0;
 
   std::vector<RegRef> sorted = sortRefs(refs);
-  std::vector<Span> spans = liveSpans(kernel, registers.size(), sorted);
+  std::vector<uint32_t> liveAtEntry;
+  std::vector<Span> spans = liveSpans(kernel, registers.size(), sorted, liveAtEntry);
   std::vector<uint32_t> order;
   for (uint32_t reg = 0; reg < registers.size(); ++reg)
     if (!spans[reg].empty())
@@ -227,6 +231,7 @@ void allocateSlots(Kernel &kernel, const std::vector<VirtualReg> &registers,
   kernel.predicates = pools[static_cast<size_t>(RegClass::Predicate)].count();
   kernel.registerBytes =
       wideBegin + pools[static_cast<size_t>(RegClass::Wide)].count() * kLanes * 8;
+  return liveAtEntry;
 }
 
 } // namespace llmopt::sim

@@ -11,8 +11,10 @@ namespace {
 std::string_view verb(AccessKind kind) {
   switch (kind) {
   case AccessKind::Load:
+  case AccessKind::StrongLoad:
     return "load";
   case AccessKind::Store:
+  case AccessKind::StrongStore:
     return "store";
   case AccessKind::Atomic:
     return "atomic";
@@ -49,6 +51,8 @@ std::byte *locateParam(Warp &warp, uint32_t lane, uint64_t address, uint32_t byt
                       kind);
 }
 
+} // namespace
+
 Space spaceOf(uint64_t &address) {
   struct Window {
     uint64_t begin;
@@ -64,8 +68,6 @@ Space spaceOf(uint64_t &address) {
   }
   return Space::Global;
 }
-
-} // namespace
 
 std::byte *locate(Warp &warp, Space space, uint32_t lane, uint64_t address, uint32_t bytes,
                   AccessKind kind) {
@@ -119,91 +121,6 @@ std::byte *Block::findGlobal(Warp &warp, uint32_t lane, uint64_t address, uint32
   lastEnd = buffer->end;
   lastWritable = buffer->access == Access::ReadWrite;
   return reinterpret_cast<std::byte *>(address);
-}
-
-void recordGlobal(Warp &warp, const LaneAddresses &addresses, uint32_t bytes, AccessKind kind) {
-  constexpr uint64_t kSector = 32;
-  Counters &counters = warp.tally->counters;
-  uint64_t total = uint64_t{bytes} * static_cast<uint32_t>(std::popcount(addresses.lanes));
-  if (writes(kind))
-    counters.globalStoreBytes += total;
-  else
-    counters.globalLoadBytes += total;
-
-  // Most accesses ascend by lane: sectors are counted as they go by, and only
-  // what goes back is sorted.
-  std::array<uint64_t, kLanes> sectors;
-  size_t count = 0;
-  bool ascending = true;
-  forEachLane(addresses.lanes, [&](uint32_t lane) {
-    uint64_t sector = addresses.at[lane] / kSector; // an aligned access lies in one
-    if (count && sectors[count - 1] == sector)
-      return;
-    ascending &= count == 0 || sectors[count - 1] < sector;
-    sectors[count++] = sector;
-  });
-  if (!ascending) {
-    std::sort(sectors.begin(), sectors.begin() + count);
-    count = static_cast<size_t>(std::unique(sectors.begin(), sectors.begin() + count) -
-                                sectors.begin());
-  }
-  counters.globalSectors += count;
-}
-
-void recordShared(Warp &warp, const LaneAddresses &addresses, uint32_t bytes, AccessKind) {
-  // Units of the access size, at least a bank's word: those of one bank group
-  // that differ need a wavefront each.
-  uint32_t unit = std::max(bytes, 4u);
-  uint32_t groups = 128 / unit;
-  Counters &counters = warp.tally->counters;
-  for (uint32_t first = 0; first < kLanes; first += groups) {
-    LaneMask lanes = addresses.lanes >> first;
-    if (groups < kLanes)
-      lanes &= (1u << groups) - 1;
-    if (!lanes)
-      continue;
-    std::array<uint32_t, kLanes> seen;     // units, chained by bank group
-    std::array<uint8_t, kLanes> next;      // 1 + index in `seen`
-    std::array<uint8_t, kLanes> head = {}; // by bank group
-    std::array<uint8_t, kLanes> different = {};
-    uint8_t used = 0, most = 1;
-    forEachLane(lanes, [&](uint32_t lane) {
-      auto at = static_cast<uint32_t>(addresses.at[first + lane]) / unit;
-      uint32_t group = at % groups;
-      for (uint8_t i = head[group]; i; i = next[i - 1])
-        if (seen[i - 1] == at)
-          return;
-      seen[used] = at;
-      next[used] = head[group];
-      head[group] = ++used;
-      most = std::max(most, ++different[group]);
-    });
-    counters.sharedWavefronts += most;
-    ++counters.sharedIdeal;
-  }
-}
-
-void record(Warp &warp, Space space, const LaneAddresses &addresses, uint32_t bytes,
-            AccessKind kind) {
-  if (space == Space::Global)
-    return recordGlobal(warp, addresses, bytes, kind);
-  if (space == Space::Shared)
-    return recordShared(warp, addresses, bytes, kind);
-  if (space != Space::Generic)
-    return;
-  LaneAddresses global, shared;
-  forEachLane(addresses.lanes, [&](uint32_t lane) {
-    uint64_t address = addresses.at[lane];
-    Space actual = spaceOf(address);
-    if (actual == Space::Global)
-      global.add(lane, address);
-    else if (actual == Space::Shared)
-      shared.add(lane, address);
-  });
-  if (global.lanes)
-    recordGlobal(warp, global, bytes, kind);
-  if (shared.lanes)
-    recordShared(warp, shared, bytes, kind);
 }
 
 } // namespace llmopt::sim

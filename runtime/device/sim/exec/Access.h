@@ -8,11 +8,24 @@
 
 namespace llmopt::sim {
 
-enum class AccessKind : uint8_t { Load, Store, Atomic, AsyncLoad, AsyncStore };
+/// Strong ones are volatile, relaxed, acquire, release.
+enum class AccessKind : uint8_t {
+  Load,
+  Store,
+  StrongLoad,
+  StrongStore,
+  Atomic,
+  AsyncLoad,
+  AsyncStore,
+};
 
 inline bool writes(AccessKind kind) {
-  return kind == AccessKind::Store || kind == AccessKind::Atomic || kind == AccessKind::AsyncStore;
+  return kind != AccessKind::Load && kind != AccessKind::StrongLoad &&
+         kind != AccessKind::AsyncLoad;
 }
+
+/// The space of a generic address, which becomes an address of that space.
+ptx::Space spaceOf(uint64_t &address);
 
 /// The bytes at an address of the space, or null and a fault of the warp.
 /// `bytes` is a power of two up to 32, and what the address must be aligned to.
@@ -30,11 +43,16 @@ struct LaneAddresses {
   }
 };
 
+// What follows counts the access of an instruction and, in a strict run, checks
+// that it is ordered with others; it comes after the data has moved.
+
 /// Counts an instruction's access to global memory.
 void recordGlobal(Warp &warp, const LaneAddresses &addresses, uint32_t bytes, AccessKind kind);
 /// Counts an instruction's access to shared memory. Lanes of a wavefront touch
 /// 128 bytes at most: 32 lanes of 4 bytes, 16 of 8, 8 of 16.
 void recordShared(Warp &warp, const LaneAddresses &addresses, uint32_t bytes, AccessKind kind);
+/// Counts rows of a matrix that the lanes of a warp move together.
+void recordRows(Warp &warp, const LaneAddresses &rows, uint32_t bytes, AccessKind kind);
 /// The one that fits the space; generic addresses are told apart.
 void record(Warp &warp, ptx::Space space, const LaneAddresses &addresses, uint32_t bytes,
             AccessKind kind);

@@ -1,5 +1,6 @@
 // The barriers of a block: who has arrived, and what happens when all have.
 #include "runtime/device/sim/exec/Block.h"
+#include "runtime/device/sim/exec/SharedChecks.h"
 #include "runtime/device/sim/ops/Modes.h"
 
 namespace llmopt::sim {
@@ -23,6 +24,7 @@ void Block::arrive(Warp &warp, uint32_t number, uint32_t expected, LaneMask lane
     barrier.threads = barrier.count = 0;
     barrier.all = true;
     barrier.any = false;
+    barrier.clock.clear();
   }
   if (barrier.expected != expected) {
     warp.fault(FaultKind::InvalidBarrier, std::nullopt, std::nullopt,
@@ -37,7 +39,10 @@ void Block::arrive(Warp &warp, uint32_t number, uint32_t expected, LaneMask lane
                            barrier.arrived[warp.index] & lanes, number));
     return;
   }
-  ++tally.counters.barriers;
+  ++tally.barriers;
+  barrier.lastArrival = warp.pc;
+  if (sharedChecks)
+    sharedChecks->clocks.release(warp.index, barrier.clock);
   barrier.arrived[warp.index] |= lanes;
   barrier.threads += wholeWarp ? kLanes : static_cast<uint32_t>(std::popcount(lanes));
   warp.barrierNumber = number;
@@ -74,6 +79,10 @@ bool Block::releaseBarriers() {
 
 void Block::release(uint32_t number) {
   Barrier &barrier = barriers[number];
+  if (sharedChecks && barrier.expected == 0)
+    for (Warp &warp : warps) // who has ended counts as arrived
+      if (!warp.alive)
+        sharedChecks->clocks.release(warp.index, barrier.clock);
   for (Warp &warp : warps) {
     for (Path &path : warp.paths) {
       if (path.state != Path::State::AtBarrier || path.barrier != number)
@@ -86,6 +95,8 @@ void Block::release(uint32_t number) {
         warp.setPredicate(inst.d,
                           (mode == BarrierMode::And ? barrier.all : barrier.any) ? kAllLanes : 0,
                           path.lanes);
+      if (sharedChecks)
+        sharedChecks->clocks.acquire(warp.index, barrier.clock);
       path.state = Path::State::Ready;
       ++path.pc;
     }

@@ -1,5 +1,6 @@
 #include "runtime/device/sim/exec/Block.h"
 
+#include "runtime/device/sim/exec/SharedChecks.h"
 #include "runtime/device/sim/ops/Modes.h"
 
 #include <algorithm>
@@ -30,10 +31,12 @@ void Warp::fault(FaultKind kind, std::optional<uint32_t> lane, std::optional<uin
   fault.module = program.name;
   fault.line = place.line;
   fault.instruction = place.text;
-  for (const auto &[number, path] : program.files)
-    if (number == place.sourceFile)
-      fault.sourceFile = path;
+  fault.sourceFile = program.file(place.sourceFile);
   fault.sourceLine = place.sourceLine;
+  if (const SpecRange *range = program.specOf(place.sourceLine)) {
+    fault.specFile = range->file;
+    fault.specLine = range->line;
+  }
   fault.block = block->position();
   fault.warp = index;
   fault.lane = lane;
@@ -59,9 +62,14 @@ Block::Block(const Grid &grid, Tally &tally) : grid(grid), tally(tally) {
   sharedMemory.resize(grid.sharedBytes);
   for (Barrier &barrier : barriers)
     barrier.arrived.resize(count);
+  if (grid.strict)
+    sharedChecks = std::make_unique<SharedChecks>(grid.sharedBytes, count);
 }
 
+Block::~Block() = default;
+
 void Block::start(uint64_t index) {
+  linear = index;
   coordinates = {static_cast<uint32_t>(index % grid.grid[0]),
                  static_cast<uint32_t>(index / grid.grid[0] % grid.grid[1]),
                  static_cast<uint32_t>(index / grid.grid[0] / grid.grid[1])};
@@ -73,6 +81,8 @@ void Block::start(uint64_t index) {
     barrier.active = false;
     std::fill(barrier.arrived.begin(), barrier.arrived.end(), 0);
   }
+  if (sharedChecks)
+    sharedChecks->start();
   for (Warp &warp : warps)
     startWarp(warp);
 }
@@ -90,6 +100,7 @@ void Block::startWarp(Warp &warp) {
   if (warp.registers.size())
     std::memset(warp.registers.data(), kPoison, warp.registers.size());
   std::fill(warp.predicates.begin(), warp.predicates.end(), 0);
+  warp.undefined.assign(grid.strict ? grid.kernel->tracked.size() : 0, kAllLanes);
   warp.carry = 0;
   std::fill(warp.local.begin(), warp.local.end(), std::byte{kPoison});
   for (const Constant &constant : grid.kernel->constants)
@@ -193,8 +204,10 @@ Block::Progress Block::advance(uint64_t limit) {
         return Progress::Faulted;
       }
     }
-    if (!running)
-      return Progress::Done;
+    if (!running) {
+      finish();
+      return faulted() ? Progress::Faulted : Progress::Done;
+    }
     progress |= releaseBarriers();
     if (!progress) {
       reportDeadlock();
@@ -202,6 +215,32 @@ Block::Progress Block::advance(uint64_t limit) {
     }
   }
   return Progress::Running;
+}
+
+size_t Block::bufferAt(uint64_t address) {
+  const std::vector<GlobalMemory::Buffer> &buffers = grid.memory->buffers();
+  if (lastBuffer < buffers.size() && address >= buffers[lastBuffer].begin &&
+      address < buffers[lastBuffer].end)
+    return lastBuffer;
+  const GlobalMemory::Buffer *buffer = grid.memory->find(address, 1);
+  return buffer ? lastBuffer = static_cast<size_t>(buffer - buffers.data()) : kNoBuffer;
+}
+
+/// All threads have ended.
+void Block::finish() {
+  for (uint32_t number = 0; number < kBarriers && !faulted(); ++number) {
+    const Barrier &barrier = barriers[number];
+    if (!barrier.active || complete(barrier))
+      continue;
+    for (Warp &warp : warps) {
+      if (!barrier.arrived[warp.index])
+        continue;
+      warp.pc = barrier.lastArrival;
+      warp.fault(FaultKind::IncompleteBarrier, std::nullopt, std::nullopt,
+                 fmt::format("the block has ended while barrier {} has {} of {} threads", number,
+                             barrier.threads, barrier.expected));
+    }
+  }
 }
 
 void Block::reportDeadlock() {

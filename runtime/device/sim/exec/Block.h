@@ -8,6 +8,9 @@
 
 namespace llmopt::sim {
 
+class GlobalChecks;
+class SharedChecks;
+
 /// What all blocks of a launch have in common.
 struct Grid {
   const detail::Program *program = nullptr;
@@ -22,6 +25,9 @@ struct Grid {
   uint32_t dynamicShared = 0;
   uint64_t stepBudget = 0;
   uint64_t seed = 0;
+  bool profiled = false;
+  bool strict = false;
+  GlobalChecks *checks = nullptr; ///< of a strict run
 };
 
 /// One of the 16 barriers of a block.
@@ -32,6 +38,8 @@ struct Barrier {
   std::vector<LaneMask> arrived; ///< by warp
   uint32_t count = 0;            ///< predicates that were true, for bar.red
   bool all = true, any = false;
+  uint32_t lastArrival = 0;    ///< instruction
+  std::vector<uint32_t> clock; ///< what those who arrived have done; of a strict run
 };
 inline constexpr uint32_t kBarriers = 16;
 
@@ -39,6 +47,7 @@ class Block {
 public:
   /// `grid` and `tally` must outlive the block.
   Block(const Grid &grid, Tally &tally);
+  ~Block();
 
   /// Begins the block of this linear index anew.
   void start(uint64_t index);
@@ -52,7 +61,15 @@ public:
   std::array<uint32_t, 3> position() const { return coordinates; }
   const Grid &launch() const { return grid; }
 
+  uint64_t index() const { return linear; }
+
   std::byte *shared() { return sharedMemory.data(); }
+  /// Null if the run is not strict.
+  SharedChecks *checks() { return sharedChecks.get(); }
+
+  static constexpr size_t kNoBuffer = ~size_t{0};
+  /// Number of the buffer in global memory that the address lies in.
+  size_t bufferAt(uint64_t address);
 
   /// The first byte of [address, address + bytes) of a registered buffer, or
   /// null and a fault of the warp.
@@ -79,6 +96,7 @@ private:
   void startWarp(Warp &warp);
   void fillConstant(Warp &warp, const Constant &constant);
   uint64_t specialValue(const Warp &warp, uint32_t lane, Special special) const;
+  void finish();
   bool complete(const Barrier &barrier) const;
   bool releaseBarriers();
   void release(uint32_t number);
@@ -87,9 +105,11 @@ private:
 
   const Grid &grid;
   Tally &tally;
+  uint64_t linear = 0;
   std::array<uint32_t, 3> coordinates = {0, 0, 0};
   std::vector<Warp> warps;
   std::vector<std::byte> sharedMemory;
+  std::unique_ptr<SharedChecks> sharedChecks;
   std::array<Barrier, kBarriers> barriers;
   std::unique_ptr<Fault> found;
   uint64_t steps = 0; ///< instructions issued in finished turns
@@ -98,7 +118,11 @@ private:
   // The buffer of the last access: most accesses hit it again.
   uint64_t lastBegin = 1, lastEnd = 0;
   bool lastWritable = false;
+  size_t lastBuffer = 0;
 };
+
+Counters countersOf(const Kernel &kernel, const Tally &tally);
+Profile profileOf(const Grid &grid, const Tally &tally);
 
 /// Runs the warp until it waits for others, ends, has a fault, or has issued
 /// about `limit` instructions; returns how many it issued.

@@ -1,6 +1,8 @@
 // A launch: checks, and blocks over host threads.
 #include "runtime/device/cpu/ThreadPool.h"
 #include "runtime/device/sim/exec/Block.h"
+#include "runtime/device/sim/exec/GlobalChecks.h"
+#include "runtime/device/sim/exec/Orders.h"
 
 #include <algorithm>
 #include <atomic>
@@ -64,23 +66,12 @@ Status checkLaunch(const Kernel &kernel, const Launch &launch) {
   return {};
 }
 
-Tally makeTally(const Kernel &kernel) {
+Tally makeTally(const Grid &grid) {
   Tally tally;
-  tally.issued.resize(kernel.code.size());
-  tally.lanes.resize(kernel.code.size());
+  tally.at.resize(grid.kernel->code.size());
+  if (grid.profiled)
+    tally.buffers.resize(grid.memory->buffers().size());
   return tally;
-}
-
-Counters sum(const Kernel &kernel, const Tally &tally) {
-  Counters counters = tally.counters;
-  for (size_t i = 0; i < kernel.code.size(); ++i) {
-    auto cls = static_cast<size_t>(kernel.code[i].cls);
-    counters.warpInstructions += tally.issued[i];
-    counters.laneInstructions += tally.lanes[i];
-    counters.warpByClass[cls] += tally.issued[i];
-    counters.laneByClass[cls] += tally.lanes[i];
-  }
-  return counters;
 }
 
 /// Hands out the blocks of a grid, in order or (with a seed) permuted.
@@ -111,7 +102,7 @@ private:
 /// wins, so that it does not depend on which thread was faster.
 struct Outcome {
   std::mutex mutex;
-  Counters counters;
+  Tally tally;
   std::atomic<uint64_t> faultAt{~uint64_t{0}};
   Fault fault;
 
@@ -122,9 +113,9 @@ struct Outcome {
     faultAt = position;
     fault = other;
   }
-  void add(const Counters &other) {
+  void add(const Tally &other) {
     std::lock_guard lock(mutex);
-    counters += other;
+    tally += other;
   }
 };
 
@@ -132,14 +123,14 @@ void runIndependent(const Grid &grid, uint32_t threads, Outcome &outcome) {
   BlockOrder order(grid);
   std::atomic<uint64_t> next{0};
   auto work = [&](uint32_t, uint32_t) {
-    Tally tally = makeTally(*grid.kernel);
+    Tally tally = makeTally(grid);
     Block block(grid, tally);
     for (uint64_t position; (position = next++) < order.size() && position < outcome.faultAt;) {
       block.start(order.at(position));
       if (block.advance(~uint64_t{0}) == Block::Progress::Faulted)
         outcome.report(position, block.fault());
     }
-    outcome.add(sum(*grid.kernel, tally));
+    outcome.add(tally);
   };
   threads = static_cast<uint32_t>(std::min<uint64_t>(threads, order.size()));
   if (threads <= 1)
@@ -154,7 +145,7 @@ void runOrdered(const Grid &grid, Outcome &outcome) {
     uint64_t position = 0;
   };
   BlockOrder order(grid);
-  Tally tally = makeTally(*grid.kernel);
+  Tally tally = makeTally(grid);
   std::vector<Resident> residents;
   std::vector<std::unique_ptr<Block>> idle;
   uint64_t next = 0;
@@ -184,13 +175,15 @@ void runOrdered(const Grid &grid, Outcome &outcome) {
       }
     }
   }
-  outcome.add(sum(*grid.kernel, tally));
+  outcome.add(tally);
 }
 
 } // namespace
 
 runtime::StatusOr<Counters> run(const Module &module, GlobalMemory &memory, const Launch &launch,
-                                const Options &options, Fault *fault) {
+                                const Options &options, Fault *fault, Profile *profile) {
+  if (options.orders > 1)
+    return runOrders(module, memory, launch, options, fault, profile);
   const detail::Program &program = module.program();
   auto kernel = std::find_if(program.kernels.begin(), program.kernels.end(),
                              [&](const Kernel &k) { return k.info.name == launch.kernel; });
@@ -219,8 +212,14 @@ runtime::StatusOr<Counters> run(const Module &module, GlobalMemory &memory, cons
   grid.sharedBytes = kernel->dynamicSharedOffset + launch.dynamicShared;
   grid.stepBudget = options.stepBudget;
   grid.seed = options.seed;
+  grid.profiled = profile != nullptr;
+  grid.strict = options.strict;
+  std::optional<GlobalChecks> checks;
+  if (options.strict && uint64_t{grid.grid[0]} * grid.grid[1] * grid.grid[2] > 1)
+    grid.checks = &checks.emplace(memory, grid.grid, kernel->ordered);
 
   Outcome outcome;
+  outcome.tally = makeTally(grid);
   uint32_t threads = options.threads ? options.threads : runtime::ThreadPool::defaultThreads();
   if (kernel->ordered)
     runOrdered(grid, outcome);
@@ -231,7 +230,9 @@ runtime::StatusOr<Counters> run(const Module &module, GlobalMemory &memory, cons
       *fault = outcome.fault;
     return runtime::Status(runtime::StatusCode::InvalidArgument, outcome.fault.message());
   }
-  return outcome.counters;
+  if (profile)
+    *profile = profileOf(grid, outcome.tally);
+  return countersOf(*kernel, outcome.tally);
 }
 
 } // namespace llmopt::sim

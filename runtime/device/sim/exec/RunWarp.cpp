@@ -6,6 +6,8 @@
 // that holds it from going on. Instructions that need certain lanes
 // (".sync") wait until these have arrived.
 #include "runtime/device/sim/exec/Block.h"
+#include "runtime/device/sim/exec/SharedChecks.h"
+#include "runtime/device/sim/exec/Tracking.h"
 #include "runtime/device/sim/ops/Modes.h"
 
 #include <algorithm>
@@ -49,6 +51,13 @@ LaneMask missing(const Warp &warp, const Inst &inst, LaneMask mask) {
   return lacking;
 }
 
+/// Lanes that wait for each other have seen what each of them did to shared memory.
+void syncLanes(Warp &warp, const Inst &inst, LaneMask members) {
+  SharedChecks *checks = warp.block->checks();
+  if (checks && (inst.cls == InstClass::Collective || isWarpSync(inst)))
+    checks->clocks.syncLanes(warp.index, members, warp.alive);
+}
+
 /// Executes a converging instruction, once for each group with the same members.
 void runConverged(Warp &warp, const Inst &inst, LaneMask mask) {
   if (inst.need == Need::All && mask != kAllLanes) {
@@ -56,8 +65,10 @@ void runConverged(Warp &warp, const Inst &inst, LaneMask mask) {
                fmt::format("lanes {:#010x} have exited or do not exist; all 32 are needed", ~mask));
     return;
   }
-  if (inst.need != Need::Members)
+  if (inst.need != Need::Members) {
+    syncLanes(warp, inst, mask);
     return inst.run(warp, inst, mask);
+  }
   for (LaneMask rest = mask; rest && !warp.faulted;) {
     LaneMask members = 0;
     LaneMask same = sameMembers(warp, inst, rest, members);
@@ -66,6 +77,7 @@ void runConverged(Warp &warp, const Inst &inst, LaneMask mask) {
                  fmt::format("the lane is not in its own member mask {:#010x}", members));
       return;
     }
+    syncLanes(warp, inst, same);
     inst.run(warp, inst, same);
     rest &= ~same;
   }
@@ -106,6 +118,7 @@ bool wakeWarpSync(Warp &warp) {
         arrived |= path.lanes;
     if (*wanted & warp.alive & ~arrived)
       continue;
+    syncLanes(warp, warp.kernel->code[first.pc], arrived);
     for (Path &path : warp.paths) {
       if (members(path) != wanted)
         continue;
@@ -200,7 +213,7 @@ Step branch(Warp &warp, size_t index, const Inst &inst, LaneMask taken) {
     ++path.pc;
     return Step::Continue;
   }
-  ++warp.tally->counters.divergentBranches;
+  ++warp.tally->at[path.pc].divergent;
   LaneMask rest = path.lanes & ~taken;
   uint32_t next = path.pc + 1;
   path.pc = inst.target;
@@ -254,8 +267,8 @@ Step converge(Warp &warp, size_t index, const Inst &inst, LaneMask mask) {
   Path &path = warp.paths[index];
   if (incomplete) { // issued when its lanes are there
     path.state = Path::State::Converging;
-    --warp.tally->issued[path.pc];
-    warp.tally->lanes[path.pc] -= static_cast<uint64_t>(std::popcount(mask));
+    --warp.tally->at[path.pc].issued;
+    warp.tally->at[path.pc].lanes -= static_cast<uint64_t>(std::popcount(mask));
     return Step::Repick;
   }
   runConverged(warp, inst, mask);
@@ -299,8 +312,7 @@ bool overtaken(const Warp &warp, size_t index, uint32_t pc) {
 
 uint64_t runWarp(Warp &warp, uint64_t limit) {
   const Inst *code = warp.kernel->code.data();
-  uint64_t *issuedAt = warp.tally->issued.data();
-  uint64_t *lanesAt = warp.tally->lanes.data();
+  InstTally *tally = warp.tally->at.data();
   uint64_t issued = 0;
   while (Path *path = pick(warp)) {
     auto index = static_cast<size_t>(path - warp.paths.data());
@@ -314,9 +326,11 @@ uint64_t runWarp(Warp &warp, uint64_t limit) {
         const Inst &inst = code[pc];
         LaneMask mask = executing(warp, inst, active);
         ++issued;
-        ++issuedAt[pc];
-        lanesAt[pc] += static_cast<uint64_t>(std::popcount(mask));
+        ++tally[pc].issued;
+        tally[pc].lanes += static_cast<uint64_t>(std::popcount(mask));
         warp.pc = pc;
+        if (inst.tracked && !trackRegisters(warp, inst, active, mask)) [[unlikely]]
+          break;
         if (inst.flow != Flow::Next) {
           warp.paths[index].pc = pc;
           step = changeFlow(warp, index, inst, mask);

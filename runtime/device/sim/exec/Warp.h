@@ -40,11 +40,38 @@ struct AsyncCopy {
   uint32_t group = 0; ///< commits of the lane before the copy
 };
 
-/// What one host thread counts: per instruction, and memory traffic.
+/// What one host thread counts of an instruction.
+struct InstTally {
+  uint64_t issued = 0;
+  uint64_t lanes = 0;
+  uint64_t globalLoadBytes = 0;
+  uint64_t globalStoreBytes = 0;
+  uint64_t globalSectors = 0;
+  uint64_t sharedWavefronts = 0;
+  uint64_t sharedIdeal = 0;
+  uint64_t divergent = 0; ///< branches whose lanes went both ways
+
+  InstTally &operator+=(const InstTally &other);
+};
+
+/// Of a buffer in global memory.
+struct BufferTally {
+  uint64_t loadBytes = 0;
+  uint64_t storeBytes = 0;
+  uint64_t sectors = 0;
+  std::vector<uint64_t> loaded, stored; ///< a bit for each sector
+
+  BufferTally &operator+=(const BufferTally &other);
+};
+
+/// What one host thread counts.
 struct Tally {
-  std::vector<uint64_t> issued; ///< by instruction
-  std::vector<uint64_t> lanes;
-  Counters counters;
+  std::vector<InstTally> at;        ///< by instruction
+  std::vector<BufferTally> buffers; ///< as in the memory; empty if nobody asked
+  uint64_t mmaMultiplyAdds = 0;
+  uint64_t barriers = 0;
+
+  Tally &operator+=(const Tally &other);
 };
 
 struct Warp {
@@ -63,8 +90,9 @@ struct Warp {
   std::array<uint32_t, kLanes> committed = {}; ///< cp.async groups, by lane
   runtime::AlignedBuffer registers;
   std::vector<LaneMask> predicates;
-  LaneMask carry = 0;           ///< the condition code of add.cc and its like
-  std::vector<std::byte> local; ///< KernelInfo::localBytes for each lane
+  std::vector<LaneMask> undefined; ///< by Kernel::tracked; empty if the run is not strict
+  LaneMask carry = 0;              ///< the condition code of add.cc and its like
+  std::vector<std::byte> local;    ///< KernelInfo::localBytes for each lane
 
   uint32_t *narrow(uint32_t row) const {
     return reinterpret_cast<uint32_t *>(registers.data() + row);

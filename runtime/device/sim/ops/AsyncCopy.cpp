@@ -2,6 +2,7 @@
 // warp. The bytes arrive when the lane waits for them: until then the target
 // holds NaN, so that a missing or too weak wait shows in the numbers.
 #include "runtime/device/sim/exec/Access.h"
+#include "runtime/device/sim/exec/SharedChecks.h"
 #include "runtime/device/sim/ops/Ops.h"
 
 #include <algorithm>
@@ -80,6 +81,8 @@ void deliver(Warp &warp, const AsyncCopy &copy) {
   std::byte *to = warp.block->shared() + copy.target;
   std::memcpy(to, reinterpret_cast<const void *>(copy.source), copy.sourceBytes);
   std::memset(to + copy.sourceBytes, 0, copy.bytes - copy.sourceBytes);
+  if (SharedChecks *checks = warp.block->checks())
+    checks->arrive(warp, copy);
 }
 
 void commitGroup(Warp &warp, const Inst &, LaneMask mask) {

@@ -277,6 +277,7 @@ Status decodeSelect(InstDecoder &d) {
     return d.unsupported();
   d.inst.cls = InstClass::Move;
   d.inst.run = bytes == 8 ? &select<uint64_t> : &select<uint32_t>;
+  d.inst.masking = Masking::Select;
   LLMOPT_RETURN_IF_ERROR(d.output(Field::D, 0, type));
   LLMOPT_RETURN_IF_ERROR(d.input(Field::A, 1, type));
   LLMOPT_RETURN_IF_ERROR(d.input(Field::B, 2, type));

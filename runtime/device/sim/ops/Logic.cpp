@@ -1,5 +1,6 @@
 // and, or, xor, not, cnot, lop3, shifts (PTX ISA 9.7.8), also on predicates.
 #include "runtime/device/sim/exec/Lanes.h"
+#include "runtime/device/sim/ops/Modes.h"
 #include "runtime/device/sim/ops/Ops.h"
 
 namespace llmopt::sim {
@@ -46,14 +47,9 @@ LaneMask andMask(LaneMask a, LaneMask b) { return a & b; }
 LaneMask orMask(LaneMask a, LaneMask b) { return a | b; }
 LaneMask xorMask(LaneMask a, LaneMask b) { return a ^ b; }
 
-// Inst::mode of operations on predicates.
-constexpr uint8_t kNotA = 1, kNotB = 2;
-
 template <LaneMask (*F)(LaneMask, LaneMask)>
 void predicateOp(Warp &warp, const Inst &inst, LaneMask mask) {
-  LaneMask a = warp.predicates[inst.a] ^ (inst.mode & kNotA ? kAllLanes : 0);
-  LaneMask b = warp.predicates[inst.b] ^ (inst.mode & kNotB ? kAllLanes : 0);
-  warp.setPredicate(inst.d, F(a, b), mask);
+  warp.setPredicate(inst.d, F(predicateA(warp, inst), predicateB(warp, inst)), mask);
 }
 
 Status decodePredicates(InstDecoder &d, Handler handler) {
@@ -88,8 +84,11 @@ struct Widths {
 Status decodeBinary(InstDecoder &d, const Widths &handlers) {
   LLMOPT_RETURN_IF_ERROR(d.expectOperands(3));
   Type type = d.takeType();
-  if (type == Type::Pred)
+  if (type == Type::Pred) {
+    if (d.opcode() != "xor")
+      d.inst.masking = d.opcode() == "and" ? Masking::And : Masking::Or;
     return decodePredicates(d, handlers.predicate);
+  }
   if (!handlers.of(type))
     return d.unsupported();
   LLMOPT_RETURN_IF_ERROR(d.output(Field::D, 0, type));

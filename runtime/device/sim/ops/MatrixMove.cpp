@@ -65,7 +65,7 @@ bool forEachRow(Warp &warp, const Inst &inst, uint32_t index, AccessKind kind, F
     addresses.add(r, address);
     body(r, at);
   }
-  recordShared(warp, addresses, kRowBytes, kind);
+  recordRows(warp, addresses, kRowBytes, kind);
   return true;
 }
 

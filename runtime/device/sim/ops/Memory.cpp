@@ -15,6 +15,7 @@ namespace {
 constexpr uint8_t kWideAddress = 1;
 constexpr uint8_t kWideRegister = 2;
 constexpr uint8_t kSignExtend = 4;
+constexpr uint8_t kStrong = 8; ///< volatile, relaxed, acquire, release
 
 uint64_t loadBits(const std::byte *from, uint32_t bytes) {
   uint64_t value = 0;
@@ -81,7 +82,8 @@ template <Space S> void load(Warp &warp, const Inst &inst, LaneMask mask) {
     for (uint32_t i = 0; i < inst.outputs; ++i)
       writeRegister(warp, inst, rows[i], lane, loadBits(from + i * inst.bytes, inst.bytes));
   }
-  record(warp, S, addresses, bytes, AccessKind::Load);
+  record(warp, S, addresses, bytes,
+         inst.mode & kStrong ? AccessKind::StrongLoad : AccessKind::Load);
 }
 
 /// A parameter at a fixed place: the same for all lanes.
@@ -96,6 +98,29 @@ void loadFixedParam(Warp &warp, const Inst &inst, LaneMask mask) {
   for (uint32_t i = 0; i < inst.outputs; ++i) {
     uint64_t value = loadBits(from + i * inst.bytes, inst.bytes);
     forEachLane(mask, [&](uint32_t lane) { writeRegister(warp, inst, rows[i], lane, value); });
+  }
+}
+
+/// Lanes of one store that meet at an address must bring the same value: which
+/// one stays is not known.
+template <Space S>
+void checkSameStores(Warp &warp, const Inst &inst, const LaneAddresses &addresses) {
+  if (S == Space::Local)
+    return;
+  const uint32_t *rows = warp.list(inst);
+  for (LaneMask rest = addresses.lanes; rest; rest &= rest - 1) {
+    auto lane = static_cast<uint32_t>(std::countr_zero(rest));
+    const std::byte *at = locate(warp, S, lane, addresses.at[lane], inst.bytes, AccessKind::Load);
+    for (uint32_t i = 0; i < inst.inputs; ++i) {
+      uint64_t value =
+          inst.mode & kWideRegister ? warp.wide(rows[i])[lane] : warp.narrow(rows[i])[lane];
+      if (std::memcmp(at + i * inst.bytes, &value, inst.bytes) == 0)
+        continue;
+      warp.fault(S == Space::Global ? FaultKind::GlobalRace : FaultKind::SharedRace, lane,
+                 addresses.at[lane],
+                 "another lane of the same store wrote another value to the same address");
+      return;
+    }
   }
 }
 
@@ -117,17 +142,21 @@ template <Space S> void store(Warp &warp, const Inst &inst, LaneMask mask) {
       storeBits(to + i * inst.bytes, value, inst.bytes);
     }
   }
-  record(warp, S, addresses, bytes, AccessKind::Store);
+  if (warp.block->launch().strict)
+    checkSameStores<S>(warp, inst, addresses);
+  record(warp, S, addresses, bytes,
+         inst.mode & kStrong ? AccessKind::StrongStore : AccessKind::Store);
 }
 
 /// Volatile, relaxed, acquire, release: the order within a block is the order of
 /// execution here. Other blocks may be waiting, so these run in turns.
-void takeOrdering(InstDecoder &d, Space space) {
+bool takeOrdering(InstDecoder &d, Space space) {
   bool ordering = d.takeOneOf({"volatile", "relaxed", "acquire", "release", "mmio"}) >= 0;
   d.takeOneOf({"cta", "cluster", "gpu", "sys"});
   d.take("weak");
   if (ordering && (space == Space::Global || space == Space::Generic))
     d.kernel.kernel.ordered = true;
+  return ordering;
 }
 
 InstClass classFor(Space space) {
@@ -171,7 +200,7 @@ template <bool Store> Handler handlerFor(Space space) {
 template <bool Store> Status decodeAccess(InstDecoder &d) {
   LLMOPT_RETURN_IF_ERROR(d.expectOperands(2));
   Space space = d.takeSpace();
-  takeOrdering(d, space);
+  bool strong = takeOrdering(d, space);
   d.takeCacheHints();
   uint32_t elements = d.takeVector();
   Type type = d.takeType();
@@ -196,7 +225,7 @@ template <bool Store> Status decodeAccess(InstDecoder &d) {
     return d.unsupported();
   d.inst.bytes = static_cast<uint8_t>(bytes);
   d.inst.cls = classFor(space);
-  d.inst.mode = base->wide ? kWideAddress : 0;
+  d.inst.mode = static_cast<uint8_t>((base->wide ? kWideAddress : 0) | (strong ? kStrong : 0));
 
   const ptx::Operand &value = d.operand(Store ? 1 : 0);
   bool isVector = value.kind == ptx::Operand::Kind::Vector;

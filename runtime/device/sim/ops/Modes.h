@@ -1,7 +1,7 @@
 // Inst::mode of the instructions that control flow has to know.
 #pragma once
 
-#include "runtime/device/sim/decode/Program.h"
+#include "runtime/device/sim/exec/Warp.h"
 
 namespace llmopt::sim {
 
@@ -18,6 +18,16 @@ inline constexpr uint8_t kWarpSyncMode = 0xff;
 
 inline bool isWarpSync(const Inst &inst) {
   return inst.flow == Flow::Converge && inst.mode == kWarpSyncMode;
+}
+
+/// Of and, or, xor, not on predicates.
+inline constexpr uint8_t kNotA = 1, kNotB = 2;
+
+inline LaneMask predicateA(const Warp &warp, const Inst &inst) {
+  return warp.predicates[inst.a] ^ (inst.mode & kNotA ? kAllLanes : 0);
+}
+inline LaneMask predicateB(const Warp &warp, const Inst &inst) {
+  return warp.predicates[inst.b] ^ (inst.mode & kNotB ? kAllLanes : 0);
 }
 
 } // namespace llmopt::sim

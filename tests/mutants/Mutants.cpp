@@ -1,0 +1,343 @@
+// The mutation suite: makes wrong kernels of right ones and counts which of them the simulator
+// catches, by a fault, by wrong numbers, or by its counters.
+//
+//   mutants [--seed HEX] [--each N] [--op NAME] [--verbose]
+//
+// Draws N mutants (5) of each operator. Exit code 1 if fewer than 95 % of those that are not
+// proven equivalent (equivalent.txt) are caught, if more than 10 % are excused, or if an
+// unmutated kernel has a fault; 77 without NVRTC.
+#include "codegen/compile/Compile.h"
+#include "codegen/cuda/nvrtc/Nvrtc.h"
+#include "runtime/device/sim/SimDevice.h"
+#include "tests/mutants/Operators.h"
+#include "tools/harness/Cases.h"
+#include "tools/llm-opt/Options.h"
+#include "tools/llm-opt/Runner.h"
+
+#include "mlir/IR/MLIRContext.h"
+#include "mlir/Parser/Parser.h"
+
+#include <fmt/format.h>
+
+#include <fstream>
+#include <random>
+#include <set>
+
+namespace llmopt::mutants {
+namespace {
+
+template <typename T> T valueOf(llvm::Expected<T> value) {
+  if (!value)
+    throw std::runtime_error(llvm::toString(value.takeError()));
+  return std::move(*value);
+}
+
+/// Specs whose kernels have what the operators change.
+const char *const kSpecs[] = {R"(
+func.func @decode(%q: tensor<?x8x64xbf16>, %kv: !attn.kv_cache<2x64xbf16, page = 16>,
+                  %seq: !attn.sequences) -> (tensor<?x8x64xbf16>, tensor<?x8xf32>) {
+  %o, %lse = attn.attention %q, %kv, %seq mask(causal)
+       : tensor<?x8x64xbf16>, !attn.kv_cache<2x64xbf16, page = 16>, !attn.sequences
+         -> tensor<?x8x64xbf16>, tensor<?x8xf32>
+  return %o, %lse : tensor<?x8x64xbf16>, tensor<?x8xf32>
+})",
+                              R"(
+func.func @prefill(%q: tensor<?x?x4x64xbf16>, %k: tensor<?x?x2x64xbf16>,
+                   %v: tensor<?x?x2x64xbf16>) -> tensor<?x?x4x64xbf16> {
+  %o = attn.attention %q, %k, %v mask(causal)
+       : tensor<?x?x4x64xbf16>, tensor<?x?x2x64xbf16>, tensor<?x?x2x64xbf16>
+         -> tensor<?x?x4x64xbf16>
+  return %o : tensor<?x?x4x64xbf16>
+})"};
+
+harness::Shape shapeOf(std::vector<int64_t> queries, std::vector<int64_t> keys) {
+  harness::Shape shape;
+  shape.queryLengths = std::move(queries);
+  shape.keyLengths = std::move(keys);
+  shape.hideUnseen = shape.spoilUnseen = true;
+  return shape;
+}
+
+/// Several items for a worker, keys split over workers, tiles that are full, partial, empty;
+/// rows that are copied element by element.
+std::vector<harness::Shape> shapesFor(size_t spec) {
+  harness::Shape odd = spec == 0 ? shapeOf({1, 20}, {90, 70}) : shapeOf({70}, {90});
+  odd.strides = harness::StrideStyle::Odd;
+  if (spec == 0)
+    return {odd,
+            shapeOf({1, 1, 1, 1, 1, 1, 1, 1, 1, 1}, {300, 17, 1, 130, 1500, 64, 200, 33, 80, 128}),
+            shapeOf({40, 30, 1, 100, 50}, {200, 130, 64, 100, 90})};
+  std::vector<int64_t> steps(12, 1), prompts(5, 100);
+  return {odd, shapeOf(prompts, std::vector<int64_t>(5, 233)),
+          shapeOf(steps, std::vector<int64_t>(12, 300))};
+}
+
+struct Outcome {
+  enum class Kind { Survived, Fault, Numbers, Counters } kind = Kind::Survived;
+  std::string detail;
+};
+
+/// Cost of a run that right kernels do not exceed.
+struct Cost {
+  uint64_t bytes = 0, wavefronts = 0;
+};
+
+class Subject {
+public:
+  Subject(size_t number, mlir::MLIRContext &context)
+      : shapes(shapesFor(number)),
+        module(mlir::parseSourceString<mlir::ModuleOp>(kSpecs[number], &context)) {
+    if (!module)
+      throw std::runtime_error("a spec does not parse");
+    spec = valueOf(harness::findSpec(*module));
+    auto function = llvm::cast<mlir::func::FuncOp>(spec.function);
+    CompileOptions options = valueOf(optionsFor("cuda:sm_80"));
+    program = valueOf(compileSpec(function, options));
+    splitTexts(valueOf(stageText(function, Stage::Cuda, options)));
+  }
+
+  /// The texts of the kernels, in the program's order.
+  std::vector<std::string> texts;
+
+  /// Runs all shapes with another PTX for one kernel (none: as compiled).
+  Outcome judge(std::optional<size_t> kernel, const std::string &ptx, uint64_t seed,
+                bool reference);
+
+private:
+  void splitTexts(const std::string &all);
+
+  std::vector<harness::Shape> shapes;
+  mlir::OwningOpRef<mlir::ModuleOp> module;
+  harness::Spec spec;
+  bundle::Program program;
+  std::vector<Cost> costs; ///< by shape
+};
+
+void Subject::splitTexts(const std::string &all) {
+  size_t begin = std::string::npos;
+  for (const bundle::Kernel &kernel : program.kernels) {
+    size_t at = all.find("// " + kernel.entry + ", for ");
+    if (at == std::string::npos)
+      throw std::runtime_error("no text of kernel " + kernel.entry);
+    if (begin != std::string::npos)
+      texts.push_back(all.substr(begin, at - begin));
+    begin = at;
+  }
+  texts.push_back(all.substr(begin));
+}
+
+Outcome Subject::judge(std::optional<size_t> kernel, const std::string &ptx, uint64_t seed,
+                       bool reference) {
+  bundle::Program changed = program;
+  if (kernel) {
+    std::vector<uint32_t> images = changed.kernels[*kernel].otherImages;
+    images.push_back(changed.kernels[*kernel].image);
+    for (uint32_t image : images)
+      if (changed.images[image].format == bundle::ImageFormat::Ptx)
+        changed.images[image].bytes.assign(ptx.begin(), ptx.end());
+  }
+  sim::Options options;
+  options.seed = seed;
+  options.stepBudget = 20'000'000;
+  auto device = runtime::SimDevice::create(*runtime::CudaArch::parse("sm_80"), options);
+  std::unique_ptr<cli::Runner> runner =
+      valueOf(cli::Runner::load({std::move(changed)}, {.device = device, .cache = nullptr}));
+  for (size_t i = 0; i < shapes.size(); ++i) {
+    harness::Call call = valueOf(harness::generate(spec, valueOf(harness::fit(spec, shapes[i]))));
+    if (llvm::Error error = runner->run(call))
+      return {Outcome::Kind::Fault, llvm::toString(std::move(error))};
+    harness::Report report = valueOf(harness::check(spec, call));
+    if (!report.passed)
+      return {Outcome::Kind::Numbers, report.failure};
+    Cost cost;
+    for (auto &[entry, counters] : device->takeCounters()) {
+      cost.bytes += counters.globalLoadBytes + counters.globalStoreBytes;
+      cost.wavefronts += counters.sharedWavefronts;
+    }
+    if (reference) {
+      costs.push_back(cost);
+      continue;
+    }
+    auto more = [](uint64_t now, uint64_t right) { return double(now) > 1.02 * double(right); };
+    if (more(cost.bytes, costs[i].bytes))
+      return {Outcome::Kind::Counters,
+              fmt::format("{} bytes of global memory instead of {}", cost.bytes, costs[i].bytes)};
+    if (more(cost.wavefronts, costs[i].wavefronts))
+      return {Outcome::Kind::Counters,
+              fmt::format("{} wavefronts instead of {}", cost.wavefronts, costs[i].wavefronts)};
+  }
+  return {};
+}
+
+/// Mutants that cannot be told from the original, each with its proof.
+struct Excuse {
+  std::string op, line, next;
+};
+
+std::vector<Excuse> readExcuses() {
+  std::vector<Excuse> excuses;
+  std::ifstream file(LLMOPT_SOURCE_DIR "/tests/mutants/equivalent.txt");
+  for (std::string line; std::getline(file, line);) {
+    size_t bar = line.find(" | "), second = line.find(" | ", bar + 1);
+    if (line.starts_with("#") || line.starts_with(" ") || second == std::string::npos)
+      continue;
+    excuses.push_back(
+        {line.substr(0, bar), line.substr(bar + 3, second - bar - 3), line.substr(second + 3)});
+  }
+  return excuses;
+}
+
+std::string trimmed(std::string text) {
+  text.erase(0, text.find_first_not_of(' '));
+  return text;
+}
+
+struct Suite {
+  std::shared_ptr<const cuda::Nvrtc> nvrtc;
+  std::vector<std::unique_ptr<Subject>> subjects;
+  std::vector<Excuse> excuses = readExcuses();
+  uint64_t seed = 1;
+  size_t each = 5;
+  bool verbose = false;
+
+  /// Code of the texts as they are, by subject and kernel.
+  std::map<std::pair<size_t, size_t>, std::string> originals;
+  size_t made = 0, excused = 0;
+  std::map<Outcome::Kind, size_t> outcomes;
+
+  /// PTX without the line table, which a mutant's line may change.
+  std::optional<std::string> compile(const std::string &text) const {
+    auto kernel = nvrtc->compile(
+        {.text = text, .name = "mutant.cu", .arch = "compute_80", .options = {}, .lineInfo = true});
+    return kernel ? std::optional(kernel->ptx) : std::nullopt;
+  }
+  static std::string code(const std::string &ptx) {
+    std::string kept;
+    std::istringstream in(ptx);
+    for (std::string line; std::getline(in, line);)
+      if (line.find(".loc") == std::string::npos && !line.starts_with("//"))
+        kept += line + "\n";
+    return kept;
+  }
+
+  bool excusedBy(const Mutant &mutant) const {
+    for (const Excuse &excuse : excuses)
+      if (excuse.op == mutant.op && excuse.line == trimmed(mutant.before) &&
+          (trimmed(mutant.after).starts_with(excuse.next) || trimmed(mutant.now) == excuse.next))
+        return true;
+    return false;
+  }
+
+  void run(const std::string &op);
+  void judge(Subject &subject, const Mutant &mutant, const std::string &ptx);
+};
+
+void Suite::judge(Subject &subject, const Mutant &mutant, const std::string &ptx) {
+  Outcome outcome = subject.judge(mutant.kernel, ptx, 0, false);
+  if (outcome.kind == Outcome::Kind::Survived)
+    outcome = subject.judge(mutant.kernel, ptx, seed | 1, false);
+  ++made;
+  bool survived = outcome.kind == Outcome::Kind::Survived;
+  bool isExcused = survived && excusedBy(mutant);
+  if (isExcused)
+    ++excused;
+  else
+    ++outcomes[outcome.kind];
+  constexpr const char *kNames[] = {"ESCAPED", "fault", "numbers", "counters"};
+  fmt::print("{:<15}{:<9}{}:{} '{}'\n", mutant.op,
+             isExcused ? "excused" : kNames[int(outcome.kind)], mutant.kernel, mutant.line,
+             trimmed(mutant.before));
+  if (survived && !isExcused)
+    fmt::print("    now '{}', before '{}'\n", trimmed(mutant.now), trimmed(mutant.after));
+  if (verbose && !survived)
+    fmt::print("    {}\n", outcome.detail);
+  std::fflush(stdout);
+}
+
+void Suite::run(const std::string &op) {
+  struct Site {
+    size_t subject;
+    Mutant mutant;
+  };
+  std::vector<Site> sites;
+  for (size_t i = 0; i < subjects.size(); ++i)
+    for (Mutant &mutant : mutantsOf(op, subjects[i]->texts))
+      sites.push_back({i, std::move(mutant)});
+  std::mt19937_64 random(seed * 31 + std::hash<std::string>()(op) % 1000);
+  std::shuffle(sites.begin(), sites.end(), random);
+  size_t done = 0;
+  for (const Site &site : sites) {
+    if (done == each)
+      return;
+    Subject &subject = *subjects[site.subject];
+    std::optional<std::string> ptx = compile(site.mutant.text);
+    std::string &original = originals[{site.subject, site.mutant.kernel}];
+    if (original.empty())
+      original = code(compile(subject.texts[site.mutant.kernel]).value_or(""));
+    // Text that does not compile, or in a function that is not used, is no mutant.
+    if (!ptx || code(*ptx) == original)
+      continue;
+    judge(subject, site.mutant, *ptx);
+    ++done;
+  }
+  fmt::print("{}: only {} sites\n", op, done);
+}
+
+int runSuite(Suite &suite, const std::string &only) {
+  mlir::DialectRegistry registry;
+  registerDialects(registry);
+  mlir::MLIRContext context(registry, mlir::MLIRContext::Threading::DISABLED);
+  for (size_t i = 0; i < std::size(kSpecs); ++i) {
+    Subject &subject = *suite.subjects.emplace_back(std::make_unique<Subject>(i, context));
+    for (uint64_t seed = 0; seed < 3; ++seed) {
+      Outcome outcome = subject.judge(std::nullopt, "", seed, seed == 0);
+      if (outcome.kind == Outcome::Kind::Survived)
+        continue;
+      fmt::print("the unmutated kernels of spec {} fail: {}\n", i, outcome.detail);
+      return 1;
+    }
+  }
+  for (const std::string &op : operators())
+    if (only.empty() || only == op)
+      suite.run(op);
+  auto count = [&](Outcome::Kind kind) { return suite.outcomes[kind]; };
+  size_t caught =
+      count(Outcome::Kind::Fault) + count(Outcome::Kind::Numbers) + count(Outcome::Kind::Counters);
+  size_t judged = caught + count(Outcome::Kind::Survived);
+  double share = judged ? double(caught) / double(judged) : 1;
+  fmt::print("{} mutants, seed {:x}: {} by faults, {} by numbers, {} by counters, {} escaped, {} "
+             "excused; {:.1f} % caught\n",
+             suite.made, suite.seed, count(Outcome::Kind::Fault), count(Outcome::Kind::Numbers),
+             count(Outcome::Kind::Counters), count(Outcome::Kind::Survived), suite.excused,
+             100 * share);
+  return share >= 0.95 && double(suite.excused) <= 0.1 * double(suite.made) ? 0 : 1;
+}
+
+} // namespace
+} // namespace llmopt::mutants
+
+int main(int argc, char **argv) {
+  using namespace llmopt;
+  CLI::App app{"Wrong kernels made of right ones: how many does the simulator catch?", "mutants"};
+  mutants::Suite suite;
+  std::string seed = "1", only;
+  app.add_option("--seed", seed, "hexadecimal");
+  app.add_option("--each", suite.each, "mutants of each operator (5)");
+  app.add_option("--op", only, "this operator only");
+  app.add_flag("--verbose", suite.verbose, "how each was caught");
+  if (std::optional<int> code = cli::parseOptions(app, argc, argv))
+    return *code;
+  suite.seed = std::strtoull(seed.c_str(), nullptr, 16);
+  auto nvrtc = cuda::Nvrtc::load();
+  if (!nvrtc) {
+    fmt::print("skipped: {}\n", nvrtc.status().message());
+    return 77;
+  }
+  suite.nvrtc = *nvrtc;
+  try {
+    return mutants::runSuite(suite, only);
+  } catch (const std::exception &error) {
+    fmt::print(stderr, "mutants: {}\n", error.what());
+    return 1;
+  }
+}

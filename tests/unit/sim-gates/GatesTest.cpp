@@ -1,0 +1,227 @@
+// What kernels may cost, held by the simulator's counters: traffic, bank conflicts, and
+// work for tiles that need none. Figures of speed are not measured here.
+#include "codegen/compile/Compile.h"
+#include "codegen/compile/ProgramFacts.h"
+#include "codegen/cuda/nvrtc/Nvrtc.h"
+#include "passes/Passes.h"
+#include "runtime/device/sim/SimDevice.h"
+#include "tools/llm-opt/Prepare.h"
+#include "tools/llm-opt/Work.h"
+
+#include "mlir/IR/MLIRContext.h"
+#include "mlir/Parser/Parser.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+using namespace llmopt;
+
+namespace {
+
+class SimGates : public testing::Test {
+protected:
+  void SetUp() override {
+    if (auto nvrtc = cuda::Nvrtc::load(); !nvrtc)
+      GTEST_SKIP() << nvrtc.status().message();
+  }
+};
+
+mlir::MLIRContext &testContext() {
+  static mlir::MLIRContext context = [] {
+    mlir::DialectRegistry registry;
+    registerDialects(registry);
+    return mlir::MLIRContext(registry, mlir::MLIRContext::Threading::DISABLED);
+  }();
+  return context;
+}
+
+template <typename T> T valueOf(llvm::Expected<T> value) {
+  if (!value)
+    throw std::runtime_error(llvm::toString(value.takeError()));
+  return std::move(*value);
+}
+
+harness::Shape shapeOf(std::vector<int64_t> queries, std::vector<int64_t> keys) {
+  harness::Shape shape;
+  shape.queryLengths = std::move(queries);
+  shape.keyLengths = std::move(keys);
+  return shape;
+}
+
+struct Measured {
+  sim::Profile profile; ///< of all kernels
+  sim::Counters counters;
+  cli::Work work;
+  cli::Prediction prediction;
+
+  double keyBytes = 0; ///< loaded from K and V
+};
+
+/// A spec compiled once and measured on several shapes.
+class Kernel {
+public:
+  explicit Kernel(const std::string &text)
+      : module(mlir::parseSourceString<mlir::ModuleOp>(text, &testContext())),
+        device(runtime::SimDevice::create(*runtime::CudaArch::parse("sm_80"))) {
+    spec = valueOf(harness::findSpec(*module));
+    runner = valueOf(cli::Runner::compile(function(), {.device = device, .cache = nullptr}));
+    device->startProfiling();
+  }
+
+  Measured measure(const harness::Shape &shape) {
+    device->takeCounters();
+    device->takeProfiles();
+    cli::PreparedCall ready = valueOf(cli::prepareCall(spec, shape));
+    cli::RunFigures figures;
+    if (llvm::Error error = runner->run(ready.call, &figures)) {
+      ADD_FAILURE() << llvm::toString(std::move(error));
+      return {};
+    }
+    Measured measured;
+    for (auto &[entry, counters] : device->takeCounters())
+      measured.counters += counters;
+    for (auto &[entry, profile] : device->takeProfiles()) {
+      // Instructions of different kernels stand one after another.
+      auto &all = measured.profile.instructions;
+      all.insert(all.end(), profile.instructions.begin(), profile.instructions.end());
+      sim::Profile buffers;
+      buffers.buffers = profile.buffers;
+      measured.profile += buffers;
+    }
+    for (const sim::BufferProfile &buffer : measured.profile.buffers)
+      for (const bundle::Buffer &known : runner->program().buffers) {
+        using bundle::BufferRole;
+        bool keys = known.role == BufferRole::Key || known.role == BufferRole::Value ||
+                    known.role == BufferRole::KeyPool || known.role == BufferRole::ValuePool;
+        if (keys && known.name == buffer.name)
+          measured.keyBytes += double(buffer.loadBytes);
+      }
+    auto signature = Signature::of(function());
+    measured.work = cli::workOf(runner->program(), ready.shape, ready.call);
+    measured.prediction =
+        cli::predict(runner->program(), surelyOf(*signature), figures.plan, ready.call);
+    return measured;
+  }
+
+private:
+  mlir::func::FuncOp function() { return llvm::cast<mlir::func::FuncOp>(spec.function); }
+
+  mlir::OwningOpRef<mlir::ModuleOp> module;
+  std::shared_ptr<runtime::SimDevice> device;
+  harness::Spec spec;
+  std::unique_ptr<cli::Runner> runner;
+};
+
+/// One query for each sequence over pages of 16 keys.
+std::string decodeSpec(const std::string &mask, int d = 128) {
+  return fmt::format(R"(
+func.func @decode(%q: tensor<?x8x{0}xbf16>, %kv: !attn.kv_cache<2x{0}xbf16, page = 16>,
+                  %seq: !attn.sequences) -> tensor<?x8x{0}xbf16> {{
+  %o = attn.attention %q, %kv, %seq mask({1})
+       : tensor<?x8x{0}xbf16>, !attn.kv_cache<2x{0}xbf16, page = 16>, !attn.sequences
+         -> tensor<?x8x{0}xbf16>
+  return %o : tensor<?x8x{0}xbf16>
+}})",
+                     d, mask);
+}
+
+std::string prefillSpec(const std::string &mask, int d = 128) {
+  return fmt::format(R"(
+func.func @prefill(%q: tensor<?x?x4x{0}xbf16>, %k: tensor<?x?x2x{0}xbf16>,
+                   %v: tensor<?x?x2x{0}xbf16>) -> tensor<?x?x4x{0}xbf16> {{
+  %o = attn.attention %q, %k, %v {1}
+       : tensor<?x?x4x{0}xbf16>, tensor<?x?x2x{0}xbf16>, tensor<?x?x2x{0}xbf16>
+         -> tensor<?x?x4x{0}xbf16>
+  return %o : tensor<?x?x4x{0}xbf16>
+}})",
+                     d, mask);
+}
+
+TEST_F(SimGates, decode_reads_each_visible_key_once) {
+  for (const char *mask : {"causal", "causal and window<100>", "causal and window<512>"}) {
+    Kernel kernel(decodeSpec(mask));
+    for (int64_t keys : {1, 17, 4095}) {
+      SCOPED_TRACE(testing::Message() << mask << ", " << keys << " keys");
+      Measured measured = kernel.measure(shapeOf({1, 1, 1}, {keys, keys, keys}));
+      EXPECT_GE(measured.keyBytes, measured.work.keyBytes);
+      EXPECT_LE(measured.keyBytes, 1.02 * measured.work.keyBytes);
+    }
+  }
+}
+
+TEST_F(SimGates, prefill_reads_what_is_predicted) {
+  for (const char *mask : {"", "mask(causal)", "mask(causal and window<100>)"}) {
+    Kernel kernel(prefillSpec(mask));
+    for (auto [queries, keys] : {std::pair<int64_t, int64_t>{256, 256}, {100, 333}, {64, 512}}) {
+      SCOPED_TRACE(testing::Message()
+                   << mask << ", " << queries << " queries, " << keys << " keys");
+      Measured measured = kernel.measure(shapeOf({queries}, {keys}));
+      EXPECT_EQ(measured.keyBytes, measured.prediction.keyBytes);
+    }
+  }
+}
+
+/// Wavefronts over their ideal, of ldmatrix and cp.async.
+double conflicts(const Measured &measured) {
+  double all = 0, ideal = 0;
+  for (const sim::InstProfile &inst : measured.profile.instructions) {
+    if (inst.text.find("ldmatrix") == std::string::npos &&
+        inst.text.find("cp.async") == std::string::npos)
+      continue;
+    all += double(inst.sharedWavefronts);
+    ideal += double(inst.sharedIdeal);
+  }
+  EXPECT_GT(ideal, 0);
+  return all / ideal;
+}
+
+TEST_F(SimGates, matrices_are_loaded_and_copied_without_bank_conflicts) {
+  for (int d : {64, 128, 192, 256, 72, 80, 96, 40}) {
+    SCOPED_TRACE(testing::Message() << "d " << d);
+    double most = d % 64 == 0 ? 1 : 1.25;
+    EXPECT_LE(conflicts(Kernel(prefillSpec("mask(causal)", d)).measure(shapeOf({100}, {200}))),
+              most);
+    EXPECT_LE(conflicts(Kernel(decodeSpec("causal", d)).measure(shapeOf({1}, {200}))), most);
+  }
+}
+
+/// Instructions that further keys cost, all of them in full tiles.
+sim::Counters costOfFullTiles(const std::string &mask) {
+  Kernel kernel(prefillSpec(mask));
+  // The last queries of a sequence see all that comes before them.
+  sim::Counters few = kernel.measure(shapeOf({64}, {512})).counters;
+  sim::Counters many = kernel.measure(shapeOf({64}, {1024})).counters;
+  for (size_t i = 0; i < sim::kInstClasses; ++i)
+    many.warpByClass[i] -= few.warpByClass[i];
+  many.warpInstructions -= few.warpInstructions;
+  many.mma -= few.mma;
+  return many;
+}
+
+TEST_F(SimGates, full_tiles_execute_no_mask) {
+  sim::Counters masked = costOfFullTiles("mask(causal)"), plain = costOfFullTiles("");
+  EXPECT_EQ(masked.mma, plain.mma);
+  ASSERT_GT(plain.mma, 0u);
+  // A mask compares and selects each of 64 x 64 scores; which tiles are full costs a few
+  // scalar instructions a tile.
+  auto more = [&](sim::InstClass c) {
+    return double(masked.warpByClass[size_t(c)]) - double(plain.warpByClass[size_t(c)]);
+  };
+  double tiles = 8, warps = 4, heads = 4;
+  for (sim::InstClass c : {sim::InstClass::Predicate, sim::InstClass::Move})
+    EXPECT_LE(more(c), 16 * tiles * warps * heads) << toString(c);
+  EXPECT_LE(double(masked.warpInstructions), 1.02 * double(plain.warpInstructions));
+}
+
+TEST_F(SimGates, empty_tiles_cost_nothing) {
+  Kernel kernel(decodeSpec("causal and window<128>"));
+  uint64_t first = 0;
+  for (int64_t keys : {1024, 2048, 8192}) {
+    uint64_t now = kernel.measure(shapeOf({1}, {keys})).counters.warpInstructions;
+    if (first)
+      EXPECT_EQ(now, first) << keys << " keys";
+    first = now;
+  }
+}
+
+} // namespace
