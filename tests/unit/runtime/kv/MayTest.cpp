@@ -1,8 +1,8 @@
 // What a layer group keeps is what the mask's MAY intervals say: compared with the
 // bundle's own evaluation of the masks, query by query.
-#include "../plan/PlanTestUtil.h"
 #include "runtime/bundle/BoundsEval.h"
 #include "runtime/kv/Groups.h"
+#include "tests/unit/plan/PlanTestUtil.h"
 
 using namespace plantest;
 using namespace llmopt::runtime::kv;
