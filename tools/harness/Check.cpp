@@ -50,9 +50,11 @@ void judgeRow(const RowResult &result, const Row &row, llvm::ArrayRef<int64_t> i
   report.tolerance = verdict.tolerance;
   std::string what =
       verdict.component < 0 ? "LSE" : "component " + std::to_string(verdict.component);
+  // The sign of a NaN says nothing.
+  double seen = std::isnan(verdict.got) ? std::fabs(verdict.got) : verdict.got;
   fail(report, fmt::format("sequence {}, query {}, head {}, {}: got {:.9g}, want {:.9g} +- {:.3g} "
                            "({} visible keys)",
-                           row.batch, row.query, row.head, what, verdict.got, verdict.want,
+                           row.batch, row.query, row.head, what, seen, verdict.want,
                            verdict.tolerance, result.visible));
 }
 
