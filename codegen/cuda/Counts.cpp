@@ -35,7 +35,8 @@ void add(InstructionCounts &counts, tile::ConvertOp convert) {
 }
 
 void add(InstructionCounts &counts, tile::CopyAsyncOp copy) {
-  auto space = cast<tile::SharedAttr>(cast<MemRefType>(copy.getBuffer().getType()).getMemorySpace());
+  auto space =
+      cast<tile::SharedAttr>(cast<MemRefType>(copy.getBuffer().getType()).getMemorySpace());
   counts.wideCopies += registersOf(copy.getRows()) * space.getLayout().chunks() /
                        lanesOfRow(tile::fragmentOf(copy.getRows()).getLayout());
 }
