@@ -145,10 +145,10 @@ AttendBuilder::State AttendBuilder::step(Value tile, State state, TileWalk *mask
   auto valueType = cast<RankedTensorType>(valueTile.getType()).getElementType();
   if (!valueType.isF32())
     weights = KernelBuilder::called(
-        "p", k.map(k.tileType(rowCount, keys / slices, valueType), {weights},
-                   [&](OpBuilder &b, ValueRange x, Value, Value) -> SmallVector<Value> {
-                     return {arith::TruncFOp::create(b, k.loc, valueType, x[0])};
-                   }));
+        "packed", k.map(k.tileType(rowCount, keys / slices, valueType), {weights},
+                        [&](OpBuilder &b, ValueRange x, Value, Value) -> SmallVector<Value> {
+                          return {arith::TruncFOp::create(b, k.loc, valueType, x[0])};
+                        }));
   Value scaled = KernelBuilder::noted(
       "Output: acc = alpha acc + weights V.",
       KernelBuilder::called(

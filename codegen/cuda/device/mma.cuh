@@ -84,12 +84,11 @@ __device__ __forceinline__ void load_first_operand(u32 (&registers)[4 * M * K],
   }
 }
 
-// The lane's number. Where accumulators leave few registers, it is a new value for each
-// product: the compiler would else keep all addresses of a product through the loop.
-template <int M, int N, int K> __device__ __forceinline__ int lane_for_addresses() {
+// The lane's number, as a new value for each product: the compiler would else keep all
+// addresses of a product in registers through the loop.
+__device__ __forceinline__ int lane_for_addresses() {
   int lane = threadIdx.x % 32;
-  if (M * N > 24 || K > 12)
-    asm volatile("" : "+r"(lane));
+  asm volatile("" : "+r"(lane));
   return lane;
 }
 
@@ -99,7 +98,7 @@ template <int M, int N, int K> __device__ __forceinline__ int lane_for_addresses
 template <typename T, int M, int N, int K, typename First, int PITCH, int SPAN>
 __device__ __forceinline__ void product_transposed(float (&c)[M * N * 4], const First &a,
                                                    shared_tile<PITCH, SPAN> b, int row) {
-  const int lane = lane_for_addresses<M, N, K>();
+  const int lane = lane_for_addresses();
 #pragma unroll
   for (int k = 0; k < K; ++k) {
     u32 first[M][4];
@@ -128,7 +127,7 @@ __device__ __forceinline__ void product_transposed(float (&c)[M * N * 4], const 
 template <typename T, int M, int N, int K, typename First, int PITCH, int SPAN>
 __device__ __forceinline__ void product(float (&c)[M * N * 4], const First &a,
                                         shared_tile<PITCH, SPAN> b, int row) {
-  const int lane = lane_for_addresses<M, N, K>();
+  const int lane = lane_for_addresses();
 #pragma unroll
   for (int k = 0; k < K; ++k) {
     u32 first[M][4];

@@ -34,6 +34,8 @@ static std::string castVariable(Value value, const Expression &expression) {
       !text.consume_back(")"))
     return "";
   bool isName = llvm::all_of(text, [](char c) { return llvm::isAlnum(c) || c == '_'; });
+  while (text.contains('_') && llvm::all_of(text.rsplit('_').second, llvm::isDigit))
+    text = text.rsplit('_').first; // the number that made the name unique
   return isName ? text.str() : "";
 }
 

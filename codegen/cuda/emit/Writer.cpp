@@ -21,16 +21,19 @@ namespace {
 
 constexpr size_t kWidth = 100;
 
-/// The last place up to `room` where a statement can be broken, or npos.
+/// The last of the outermost places up to `room` where a statement can be broken, or npos.
 size_t breakBefore(llvm::StringRef text, size_t room) {
   size_t best = llvm::StringRef::npos;
+  int depth = 0, least = 1 << 20;
   for (size_t i = 1; i < std::min(room, text.size()); ++i) {
+    char passed = text[i - 1];
+    depth += passed == '(' || passed == '{' ? 1 : passed == ')' || passed == '}' ? -1 : 0;
     llvm::StringRef rest = text.substr(i);
-    bool after = text[i - 1] == ' ' && i > 1 && text[i - 2] == ',';
-    bool before = text[i - 1] == ' ' && (rest.starts_with("? ") || rest.starts_with(": ") ||
-                                         rest.starts_with("&& ") || rest.starts_with("|| "));
-    if (after || before)
-      best = i;
+    bool comma = passed == ' ' && i > 1 && text[i - 2] == ',';
+    bool sign = passed == ' ' && (rest.starts_with("? ") || rest.starts_with(": ") ||
+                                  rest.starts_with("&& ") || rest.starts_with("|| "));
+    if ((comma || sign) && depth <= least)
+      best = i, least = depth;
   }
   return best;
 }
@@ -40,10 +43,12 @@ size_t breakBefore(llvm::StringRef text, size_t room) {
 void Writer::line(const llvm::Twine &text) {
   std::string body = text.str();
   bool flush = body.empty() || body[0] == '#';
+  bool whole = flush || llvm::StringRef(body).starts_with("//") ||
+               llvm::StringRef(body).starts_with("extern");
   llvm::StringRef rest = body;
   std::string indent(flush ? 0 : 2 * depth, ' ');
   // Long statements go on in the next line, behind a comma or before an operator.
-  while (!flush && !rest.starts_with("//") && indent.size() + rest.size() > kWidth) {
+  while (!whole && indent.size() + rest.size() > kWidth) {
     size_t end = breakBefore(rest, kWidth - indent.size());
     if (end == llvm::StringRef::npos)
       break;

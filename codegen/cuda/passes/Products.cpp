@@ -31,6 +31,8 @@ RankedTensorType sharedType(RankedTensorType type) {
 /// `tile` rounded to `element`.
 Value narrowed(OpBuilder &b, Value tile, Type element) {
   Location loc = tile.getLoc();
+  if (auto named = dyn_cast<NameLoc>(loc))
+    loc = named.getChildLoc();
   auto type = RankedTensorType::get(typeOf(tile).getShape(), element);
   auto map = tile::MapOp::create(b, loc, TypeRange{type}, ValueRange{tile}, ArrayAttr());
   OpBuilder::InsertionGuard guard(b);
