@@ -9,7 +9,7 @@ namespace {
 /// A cut moves to a border that is no farther than this share of the mean load.
 constexpr uint64_t kNear = 50;
 /// Attempts: what splits cost is known better after the first, and the others move no cuts.
-constexpr int kTries = 3;
+constexpr int kTries = 5;
 
 uint32_t tilesOf(const RowBlock &block) { return block.endTile - block.firstTile; }
 
@@ -79,20 +79,20 @@ private:
     const Variant &variant = context.variantOf(*tile);
     if (tile->visibleTiles < 2 || before <= nearby || tile->cost - before <= nearby)
       return false;
-    uint64_t piece = context.partialRow * tile->rowCount;
-    uint64_t fixed = variant.itemCost + piece; // of the piece before the cut
+    uint64_t piece = context.partialRow * tile->rowCount, column = blocks[block].columnRows;
+    bool again = last.place == place.place && last.keyTiles > 0;
+    // Of the piece before the cut; one that begins at a cut, or shares a column, has it counted.
+    uint64_t fixed = variant.itemCost + (again || column ? 0 : piece);
     uint64_t keyTiles =
         before > fixed ? (before - fixed + variant.tileCost / 2) / variant.tileCost : 0;
     if (keyTiles == 0 && 2 * before > fixed + variant.tileCost)
       keyTiles = 1; // nearer than the border
-    bool again = last.place == place.place && last.keyTiles > 0;
     if (again && keyTiles <= last.keyTiles) {
       place = last; // the worker between the two cuts has nothing
       return true;
     }
     if (keyTiles == 0 || keyTiles >= tile->visibleTiles)
       return false;
-    uint64_t column = blocks[block].columnRows;
     uint64_t rows = column ? column : tile->rowCount * (again ? 1 : 2);
     if (partialRows + rows > rule.partialRows || items == rule.moreItems) {
       ++loads.refused;

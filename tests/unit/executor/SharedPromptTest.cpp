@@ -17,8 +17,8 @@ std::vector<kv::Token> promptOf(uint32_t index) {
   return prompt;
 }
 
-struct Serving {
-  Serving(bool invariant, uint32_t levels, std::vector<TinyGroup> groups = {})
+struct Served {
+  Served(bool invariant, uint32_t levels, std::vector<TinyGroup> groups = {})
       : model(TinyConfig()), layers(model) {
     ServerOptions options;
     options.spec.invariant = invariant;
@@ -52,7 +52,7 @@ struct Serving {
 };
 
 TEST(SharedPrompts, BitsAreThoseOfTheSequenceAloneWithSharingOnAndOff) {
-  Serving with(true, 2), one(true, 1), without(true, 0);
+  Served with(true, 2), one(true, 1), without(true, 0);
   EXPECT_GE(with.used(), kAnswers - 2);
   EXPECT_GE(one.used(), kAnswers - 2);
   EXPECT_GT(with.counters().sharedTiles, one.counters().sharedTiles);
@@ -62,7 +62,7 @@ TEST(SharedPrompts, BitsAreThoseOfTheSequenceAloneWithSharingOnAndOff) {
   for (size_t i = 0; i < kRequests; ++i) {
     const Outcome &outcome = with.server->outcomes[i];
     Answer expected = alone.run(outcome.prompt, outcome.asked);
-    for (Serving *run : {&with, &one, &without}) {
+    for (Served *run : {&with, &one, &without}) {
       const Outcome &own = run->server->outcomes[i];
       EXPECT_EQ(own.answer.tokens, expected.tokens) << "request " << i;
       std::vector<uint64_t> hashes = run->layers.hashes[{own.handle.slot, own.handle.generation}];
@@ -73,7 +73,7 @@ TEST(SharedPrompts, BitsAreThoseOfTheSequenceAloneWithSharingOnAndOff) {
 }
 
 TEST(SharedPrompts, WithoutBatchInvarianceLogitsDifferByRoundingOnly) {
-  Serving with(false, 2), without(false, 0);
+  Served with(false, 2), without(false, 0);
   EXPECT_GE(with.used(), kAnswers - 2);
   size_t compared = 0;
   for (size_t i = 0; i < kRequests; ++i) {
@@ -94,7 +94,7 @@ TEST(SharedPrompts, WithoutBatchInvarianceLogitsDifferByRoundingOnly) {
 
 // A window shows the shared pages to nobody any more; the other group shares them still.
 TEST(SharedPrompts, AWindowKeepsItsKeysPrivate) {
-  Serving run(true, 2, {{{0}, 16, 0, 0}, {{1}, 16, 64, 4}});
+  Served run(true, 2, {{{0}, 16, 0, 0}, {{1}, 16, 64, 4}});
   EXPECT_GE(run.used(0), kAnswers - 2);
   EXPECT_EQ(run.used(1), 0u);
   Alone alone(run.model, run.server->options.spec, run.server->options.groups);
