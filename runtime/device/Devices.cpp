@@ -37,17 +37,18 @@ StatusOr<std::shared_ptr<Device>> openSimulator(std::string_view chip) {
   if (!arch)
     return arch.status();
   sim::Options options;
-  for (auto [name, set] : {std::pair<const char *, void (*)(sim::Options &, uint64_t)>
-                           {"LLMOPT_SIM_STRICT", [](sim::Options &o, uint64_t n) { o.strict = n; }},
-                           {"LLMOPT_SIM_ORDERS",
-                            [](sim::Options &o, uint64_t n) { o.orders = uint32_t(n); }},
-                           {"LLMOPT_SIM_SEED", [](sim::Options &o, uint64_t n) { o.seed = n; }}}) {
+  for (auto [name, set] :
+       {std::pair<const char *, void (*)(sim::Options &, uint64_t)>{
+            "LLMOPT_SIM_STRICT", [](sim::Options &o, uint64_t n) { o.strict = n; }},
+        {"LLMOPT_SIM_ORDERS", [](sim::Options &o, uint64_t n) { o.orders = uint32_t(n); }},
+        {"LLMOPT_SIM_SEED", [](sim::Options &o, uint64_t n) { o.seed = n; }}}) {
     const char *text = std::getenv(name);
     if (!text)
       continue;
     uint64_t number = 0;
     const char *stop = text + std::string_view(text).size();
-    if (auto [end, error] = std::from_chars(text, stop, number); error != std::errc() || end != stop)
+    if (auto [end, error] = std::from_chars(text, stop, number);
+        error != std::errc() || end != stop)
       return invalidArgument("{} is '{}'; a number is allowed", name, text);
     set(options, number);
   }

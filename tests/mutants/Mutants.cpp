@@ -64,7 +64,8 @@ std::vector<harness::Shape> shapesFor(size_t spec) {
   harness::Shape odd = spec == 0 ? shapeOf({1, 20}, {90, 70}) : shapeOf({70}, {90});
   odd.strides = harness::StrideStyle::Odd;
   if (spec == 0)
-    return {odd, shapeOf({1, 1, 1, 1, 1, 1, 1, 1, 1, 1}, {300, 17, 1, 130, 1500, 64, 200, 33, 80, 128}),
+    return {odd,
+            shapeOf({1, 1, 1, 1, 1, 1, 1, 1, 1, 1}, {300, 17, 1, 130, 1500, 64, 200, 33, 80, 128}),
             shapeOf({40, 30, 1, 100, 50}, {200, 130, 64, 100, 90})};
   std::vector<int64_t> steps(12, 1), prompts(5, 100);
   return {odd, shapeOf(prompts, std::vector<int64_t>(5, 233)),
@@ -159,11 +160,11 @@ Outcome Subject::judge(std::optional<size_t> kernel, const std::string &ptx, uin
     }
     auto more = [](uint64_t now, uint64_t right) { return double(now) > 1.02 * double(right); };
     if (more(cost.bytes, costs[i].bytes))
-      return {Outcome::Kind::Counters, fmt::format("{} bytes of global memory instead of {}",
-                                                   cost.bytes, costs[i].bytes)};
+      return {Outcome::Kind::Counters,
+              fmt::format("{} bytes of global memory instead of {}", cost.bytes, costs[i].bytes)};
     if (more(cost.wavefronts, costs[i].wavefronts))
-      return {Outcome::Kind::Counters, fmt::format("{} wavefronts instead of {}", cost.wavefronts,
-                                                   costs[i].wavefronts)};
+      return {Outcome::Kind::Counters,
+              fmt::format("{} wavefronts instead of {}", cost.wavefronts, costs[i].wavefronts)};
   }
   return {};
 }
@@ -300,8 +301,8 @@ int runSuite(Suite &suite, const std::string &only) {
     if (only.empty() || only == op)
       suite.run(op);
   auto count = [&](Outcome::Kind kind) { return suite.outcomes[kind]; };
-  size_t caught = count(Outcome::Kind::Fault) + count(Outcome::Kind::Numbers) +
-                  count(Outcome::Kind::Counters);
+  size_t caught =
+      count(Outcome::Kind::Fault) + count(Outcome::Kind::Numbers) + count(Outcome::Kind::Counters);
   size_t judged = caught + count(Outcome::Kind::Survived);
   double share = judged ? double(caught) / double(judged) : 1;
   fmt::print("{} mutants, seed {:x}: {} by faults, {} by numbers, {} by counters, {} escaped, {} "

@@ -16,7 +16,8 @@ struct Rule {
   const char *where = "";
 };
 
-constexpr const char *kMaskLine = "const bool is_\\d+ = n_|\\? [kv]_rows_\\d+\\[i\\] : -1|item < n;";
+constexpr const char *kMaskLine =
+    "const bool is_\\d+ = n_|\\? [kv]_rows_\\d+\\[i\\] : -1|item < n;";
 
 const Rule kRules[] = {
     {"delete-barrier", "__syncthreads\\(\\);", ""},
@@ -39,7 +40,8 @@ const Rule kRules[] = {
     {"page-index", "paged_row<(\\d+)>", "paged_row<2 * $1>", "="},
     {"page-index", "table_base = (.*);", "table_base = $1 + 1;"},
     // One side of an exchange looks in another chunk; or all in chunks of the same banks.
-    {"swizzle", "\\.at\\((.*), (chunk|k \\* 2 \\+ lane / 16|k \\* 2 \\+ lane / 8 % 2|n \\+ lane / 16)\\)",
+    {"swizzle",
+     "\\.at\\((.*), (chunk|k \\* 2 \\+ lane / 16|k \\* 2 \\+ lane / 8 % 2|n \\+ lane / 16)\\)",
      ".at($1, ($2) ^ 1)"},
     {"swizzle", "row / \\(8 / SPAN\\) % SPAN", "row / (64 / SPAN) % SPAN"},
     {"swizzle", "column / run", "(column / run ^ 1)"},
@@ -48,13 +50,16 @@ const Rule kRules[] = {
     {"fragment", "\"r\"\\(a\\[1\\]\\), \"r\"\\(a\\[2\\]\\)", "\"r\"(a[2]), \"r\"(a[1])"},
     {"fragment", "\"\\+f\"\\(c\\[0\\]\\), \"\\+f\"\\(c\\[1\\]\\)", "\"+f\"(c[1]), \"+f\"(c[0])"},
     {"fragment", "\\* 4 \\+ i\\];", "* 4 + (i ^ 1)];"},
-    {"fragment", "pack<(\\w+)>\\((\\w+)\\[i\\], (\\w+)\\[i \\+ 1\\]\\)", "pack<$1>($3[i + 1], $2[i])"},
+    {"fragment", "pack<(\\w+)>\\((\\w+)\\[i\\], (\\w+)\\[i \\+ 1\\]\\)",
+     "pack<$1>($3[i + 1], $2[i])"},
     {"zero-fill", "used && left > 0 \\? \\(left < 16 \\? left : 16\\) : 0", "16"},
     {"zero-fill", "page < 0 \\? -1 : ", ""},
     {"zero-fill", "if \\(row >= count\\)", "if (false)"},
     {"zero-fill", "n_\\d+ < row_count \\? (n_\\d+) : -1", "$1"},
-    {"zero-fill", "\\(n_\\d+ >= n_\\d+ && n_\\d+ < n_\\d+\\) \\? ([kv]_rows_\\d+\\[i\\]) : -1", "$1"},
-    {"zero-fill", "(n_\\d+|n_\\d+ \\+ .*) < (n_\\d+) \\? (.*) : -1;", "true ? $3 : -1;", "[kv]_rows"},
+    {"zero-fill", "\\(n_\\d+ >= n_\\d+ && n_\\d+ < n_\\d+\\) \\? ([kv]_rows_\\d+\\[i\\]) : -1",
+     "$1"},
+    {"zero-fill", "(n_\\d+|n_\\d+ \\+ .*) < (n_\\d+) \\? (.*) : -1;", "true ? $3 : -1;",
+     "[kv]_rows"},
     {"rescale", "acc\\[i\\] = acc\\[i\\] \\* \\w+\\[[^;]*;", "acc[i] = acc[i];"},
     {"rescale", "fmaf\\(l\\[i\\], m\\[i\\], (\\w+\\[i\\])\\)", "(l[i] + $1)"},
     {"rescale", "l\\[i\\] = l\\[i\\] \\* [^;]*;", "l[i] = l[i];"},
@@ -86,13 +91,14 @@ void apply(const Rule &rule, size_t kernel, const std::vector<std::string> &line
     const std::string &line = lines[i];
     if (line.starts_with("//") || !std::regex_search(line, where))
       continue;
-    for (std::sregex_iterator match(line.begin(), line.end(), pattern), end; match != end; ++match) {
+    for (std::sregex_iterator match(line.begin(), line.end(), pattern), end; match != end;
+         ++match) {
       std::vector<std::string> changed = lines;
       changed[i] = match->prefix().str() + match->format(rule.replacement) + match->suffix().str();
       // The prefix of a later match begins at the match before it.
       if (match->position() > 0)
-        changed[i] = line.substr(0, size_t(match->position())) +
-                     match->format(rule.replacement) + match->suffix().str();
+        changed[i] = line.substr(0, size_t(match->position())) + match->format(rule.replacement) +
+                     match->suffix().str();
       found.push_back({rule.op, kernel, i + 1, line, changed[i], "", join(changed)});
     }
   }
@@ -134,8 +140,8 @@ void dropStages(size_t kernel, const std::vector<std::string> &lines, std::vecto
         first = i + 1;
     }
     if (first)
-      found.push_back({"stage", kernel, first, lines[first - 1], changed[first - 1], "",
-                       join(changed)});
+      found.push_back(
+          {"stage", kernel, first, lines[first - 1], changed[first - 1], "", join(changed)});
   }
 }
 

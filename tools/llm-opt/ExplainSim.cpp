@@ -45,8 +45,8 @@ Traffic trafficOf(const bundle::Program &program, const Profiles &profiles) {
       // An allocation with several arrays has all their names: "items, rows".
       auto holds = [&](auto isRole) {
         return std::any_of(program.buffers.begin(), program.buffers.end(), [&](const auto &b) {
-          return isRole(b.role) && (", " + buffer.name + ",").find(", " + b.name + ",") !=
-                                       std::string::npos;
+          return isRole(b.role) &&
+                 (", " + buffer.name + ",").find(", " + b.name + ",") != std::string::npos;
         });
       };
       auto bytes = double(buffer.loadBytes + buffer.storeBytes);
@@ -78,7 +78,7 @@ struct Roofline {
 
 Roofline rooflineOf(const runtime::CudaTarget &chip, const sim::Counters &counters,
                     const sim::Profile &profile) {
-  constexpr double kIssuedAtOnce = 4; // warps of a multiprocessor
+  constexpr double kIssuedAtOnce = 4;        // warps of a multiprocessor
   double lanes = chip.arch == 80 ? 64 : 128; // f32 units of a multiprocessor
   double clock = chip.plainRate / (2 * lanes * chip.sms);
   double bytes = 0;
@@ -100,26 +100,25 @@ ordered_json kernelJson(const std::string &entry, const sim::Counters &counters,
   for (size_t i = 0; i < sim::kInstClasses; ++i)
     if (counters.warpByClass[i])
       classes[std::string(toString(sim::InstClass(i)))] = counters.warpByClass[i];
-  ordered_json json = {
-      {"entry", entry},
-      {"warp_instructions", counters.warpInstructions},
-      {"lane_instructions", counters.laneInstructions},
-      {"warp_instructions_by_class", classes},
-      {"mma_share", share(sim::InstClass::Matrix)},
-      {"global_load_bytes", counters.globalLoadBytes},
-      {"global_store_bytes", counters.globalStoreBytes},
-      {"global_sectors", counters.globalSectors},
-      {"shared_wavefronts", counters.sharedWavefronts},
-      {"shared_wavefronts_ideal", counters.sharedIdeal},
-      {"barriers", counters.barriers},
-      {"divergent_branches", counters.divergentBranches},
-      {"estimate_us",
-       {{"memory", roofline.memory * 1e6},
-        {"tensor_cores", roofline.tensor * 1e6},
-        {"instructions", roofline.issue * 1e6},
-        {"shared_memory", roofline.shared * 1e6},
-        {"time", roofline.time() * 1e6},
-        {"limit", roofline.limit()}}}};
+  ordered_json json = {{"entry", entry},
+                       {"warp_instructions", counters.warpInstructions},
+                       {"lane_instructions", counters.laneInstructions},
+                       {"warp_instructions_by_class", classes},
+                       {"mma_share", share(sim::InstClass::Matrix)},
+                       {"global_load_bytes", counters.globalLoadBytes},
+                       {"global_store_bytes", counters.globalStoreBytes},
+                       {"global_sectors", counters.globalSectors},
+                       {"shared_wavefronts", counters.sharedWavefronts},
+                       {"shared_wavefronts_ideal", counters.sharedIdeal},
+                       {"barriers", counters.barriers},
+                       {"divergent_branches", counters.divergentBranches},
+                       {"estimate_us",
+                        {{"memory", roofline.memory * 1e6},
+                         {"tensor_cores", roofline.tensor * 1e6},
+                         {"instructions", roofline.issue * 1e6},
+                         {"shared_memory", roofline.shared * 1e6},
+                         {"time", roofline.time() * 1e6},
+                         {"limit", roofline.limit()}}}};
   json.update(profileJson(profile));
   return json;
 }
@@ -194,9 +193,8 @@ llvm::Error explainSimulated(mlir::func::FuncOp function, const std::string &dev
   Work work = attends ? workOf(program, ready->shape, ready->call) : Work();
   Prediction prediction =
       attends ? predict(program, surelyOf(*signature), figures.plan, ready->call) : Prediction();
-  rows["K and V bytes"] = {{"counted", traffic.keys},
-                           {"predicted", prediction.keyBytes},
-                           {"least", work.keyBytes}};
+  rows["K and V bytes"] = {
+      {"counted", traffic.keys}, {"predicted", prediction.keyBytes}, {"least", work.keyBytes}};
   rows["K and V bytes, each sector once"] = {{"counted", traffic.uniqueKeys},
                                              {"least", work.keyBytes}};
   rows["Q, O, LSE and partial bytes"] = {{"counted", traffic.queries},
@@ -210,14 +208,13 @@ llvm::Error explainSimulated(mlir::func::FuncOp function, const std::string &dev
   ordered_json kernels = ordered_json::array();
   for (const auto &[entry, one] : counters)
     kernels.push_back(kernelJson(entry, one, profiles[entry], *chip));
-  ordered_json facts = {{"spec", program.name},
-                        {"device", device},
-                        {"shape", fmt::format("{} sequences, {} queries, {} keys",
-                                              ready->shape.queryLengths.size(),
-                                              ready->shape.queryLengths[0],
-                                              ready->shape.keyLengths[0])},
-                        {"figures", rows},
-                        {"kernels", kernels}};
+  ordered_json facts = {
+      {"spec", program.name},
+      {"device", device},
+      {"shape", fmt::format("{} sequences, {} queries, {} keys", ready->shape.queryLengths.size(),
+                            ready->shape.queryLengths[0], ready->shape.keyLengths[0])},
+      {"figures", rows},
+      {"kernels", kernels}};
   if (json)
     fmt::print("{}\n", facts.dump());
   else

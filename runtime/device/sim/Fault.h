@@ -17,20 +17,20 @@ enum class FaultKind : uint8_t {
   LocalOutOfBounds,
   ParamOutOfBounds,
   Misaligned,
-  InvalidAddress, ///< an address of another space than the instruction's
-  DivergentSync,  ///< a .sync or barrier that some of its lanes never reach
-  InvalidLane,    ///< a collective that reads or names a lane that is not there
-  InvalidBarrier, ///< a barrier number or thread count that is not allowed
-  Deadlock,       ///< no warp of a block can go on
-  IncompleteBarrier, ///< threads arrived at a barrier, and the block ended
+  InvalidAddress,        ///< an address of another space than the instruction's
+  DivergentSync,         ///< a .sync or barrier that some of its lanes never reach
+  InvalidLane,           ///< a collective that reads or names a lane that is not there
+  InvalidBarrier,        ///< a barrier number or thread count that is not allowed
+  Deadlock,              ///< no warp of a block can go on
+  IncompleteBarrier,     ///< threads arrived at a barrier, and the block ended
   UninitialisedShared,   ///< a load of shared memory that was never written
   UninitialisedRegister, ///< a register without a value decides or leaves the thread
-  SharedRace,     ///< two threads of a block, one of which writes, without order
-  GlobalRace,     ///< two blocks, one of which writes, without order
-  UnfinishedCopy, ///< touches the target of a cp.async that was not waited for
-  StepBudget,     ///< more steps than Options::stepBudget
-  Trap,           ///< trap, or a failed device assertion
-  CallFailure,    ///< an indirect branch out of its table
+  SharedRace,            ///< two threads of a block, one of which writes, without order
+  GlobalRace,            ///< two blocks, one of which writes, without order
+  UnfinishedCopy,        ///< touches the target of a cp.async that was not waited for
+  StepBudget,            ///< more steps than Options::stepBudget
+  Trap,                  ///< trap, or a failed device assertion
+  CallFailure,           ///< an indirect branch out of its table
 };
 
 /// "global-out-of-bounds", ...: stable, for JSON.

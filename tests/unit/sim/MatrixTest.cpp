@@ -239,8 +239,7 @@ TEST(Mma, NeedsAllLanes) {
   std::vector<uint32_t> in(4), out(4);
   std::string mma = "  mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%r1,%r2,%r3,%r4}, "
                     "{%r5,%r6,%r7,%r8}, {%r9,%r10}, {%r1,%r2,%r3,%r4};";
-  RunResult result = runKernel(kernelText(mma), in, out, {16, 1, 1}, {1, 1, 1}, 0,
-                               kRelaxed);
+  RunResult result = runKernel(kernelText(mma), in, out, {16, 1, 1}, {1, 1, 1}, 0, kRelaxed);
   EXPECT_EQ(result.fault.kind, FaultKind::DivergentSync) << result.status.toString();
   result = runKernel(kernelText("  setp.lt.u32 %p1, %r0, 8;\n  @%p1 bra L;\n" + mma + "\nL:"), in,
                      out, {32, 1, 1}, {1, 1, 1}, 0, kRelaxed);

@@ -74,7 +74,8 @@ TEST(Uninitialised, SharedMemory) {
 
 TEST(Uninitialised, Registers) {
   expectFault(FaultKind::UninitialisedRegister, "  st.global.u32 [%d4], %r5;");
-  expectFault(FaultKind::UninitialisedRegister, "  add.u32 %r6, %r5, 1;\n  st.global.u32 [%d4], %r6;");
+  expectFault(FaultKind::UninitialisedRegister,
+              "  add.u32 %r6, %r5, 1;\n  st.global.u32 [%d4], %r6;");
   expectRight("  add.u32 %r6, %r5, 1;"); // nobody sees it
   expectFault(FaultKind::UninitialisedRegister, "  @%p3 st.global.u32 [%d4], %r0;");
   const std::string guarded = "  setp.lt.u32 %p1, %r0, 40;\n  @%p1 ld.global.u32 %r5, [%d3];\n"
@@ -249,8 +250,7 @@ TEST(UnfinishedCopy, OtherThreads) {
     }
   }
   StrictRun late(copies("cp.async.wait_all;\n  xor.b32 %r5, %r2, 4;", "%r5"), 32);
-  EXPECT_NE(late.result.fault.detail.find("there is no barrier after that wait"),
-            std::string::npos)
+  EXPECT_NE(late.result.fault.detail.find("there is no barrier after that wait"), std::string::npos)
       << late.result.status.toString();
 }
 
@@ -315,8 +315,7 @@ END:)";
 
 TEST(Strict, ABarrierThatNeverCompletes) {
   StrictRun run("  bar.arrive 3, 256;");
-  EXPECT_EQ(run.result.fault.detail,
-            "the block has ended while barrier 3 has 128 of 256 threads");
+  EXPECT_EQ(run.result.fault.detail, "the block has ended while barrier 3 has 128 of 256 threads");
 }
 
 TEST(Strict, ResultsThatDependOnTheOrder) {
@@ -353,8 +352,8 @@ TEST(Profile, CountsByInstructionAndBuffer) {
   Params params;
   params.add(&in[0]).add(&out[0]);
   Profile profile;
-  auto counters = run(*module, memory, {"k", {1, 1, 1}, {64, 1, 1}, 0, params.span()}, {1}, nullptr,
-                      &profile);
+  auto counters =
+      run(*module, memory, {"k", {1, 1, 1}, {64, 1, 1}, 0, params.span()}, {1}, nullptr, &profile);
   ASSERT_TRUE(counters.ok()) << counters.status().toString();
   uint64_t warps = 0, loads = 0;
   for (const InstProfile &inst : profile.instructions) {

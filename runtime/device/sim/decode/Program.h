@@ -127,7 +127,7 @@ struct Place {
 struct TrackedUse {
   enum class Role : uint8_t {
     Guard,
-    Needed,        ///< must have a value
+    Needed, ///< must have a value
     First,  ///< operand a: without it the results have no value, but for Inst::masking
     Second, ///< operand b
     Passed, ///< others: the same

@@ -99,8 +99,8 @@ void solveLiveness(std::vector<FlowBlock> &blocks) {
   }
 }
 
-std::vector<Span> liveSpans(const Kernel &kernel, size_t registers,
-                            const std::vector<RegRef> &refs, std::vector<uint32_t> &liveAtEntry) {
+std::vector<Span> liveSpans(const Kernel &kernel, size_t registers, const std::vector<RegRef> &refs,
+                            std::vector<uint32_t> &liveAtEntry) {
   std::vector<FlowBlock> blocks = splitBlocks(kernel);
   std::vector<Span> spans(registers);
   size_t words = (registers + 63) / 64;

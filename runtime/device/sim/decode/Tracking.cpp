@@ -55,7 +55,7 @@ void trackUndefined(Kernel &kernel, const std::vector<VirtualReg> &registers,
   for (uint32_t reg : liveAtEntry)
     suspect[reg] = !registers[reg].pinned;
   std::sort(refs.begin(), refs.end(),
-                   [](const RegRef &a, const RegRef &b) { return a.inst < b.inst; });
+            [](const RegRef &a, const RegRef &b) { return a.inst < b.inst; });
   auto endOf = [&](auto it) {
     return std::find_if(it, refs.end(), [&](const RegRef &ref) { return ref.inst != it->inst; });
   };

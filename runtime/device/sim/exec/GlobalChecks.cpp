@@ -9,7 +9,7 @@ namespace {
 constexpr uint64_t kPageBytes = 4096;
 
 // A mark: 1 + the block, 0 for none.
-constexpr uint32_t kStrong = 1u << 31; ///< the access was atomic
+constexpr uint32_t kStrong = 1u << 31;     ///< the access was atomic
 constexpr uint32_t kSeveral = kStrong - 1; ///< more than one block has read
 
 uint32_t blockOf(uint32_t mark) { return (mark & ~kStrong) - 1; }
@@ -91,8 +91,8 @@ bool GlobalChecks::read(Warp &warp, uint32_t lane, uint64_t address, uint32_t by
     Page &page = pageOf(number, offset / kPageBytes);
     uint32_t reader = page.reader[at].load();
     if (!strong) { // of strong loads only what they must not see counts
-      bool replace = reader == 0 ||
-                     (ordered && reader != kSeveral && before({reader, (*page.readTime)[at]}, block));
+      bool replace = reader == 0 || (ordered && reader != kSeveral &&
+                                     before({reader, (*page.readTime)[at]}, block));
       while (reader != me && reader != kSeveral &&
              !page.reader[at].compare_exchange_weak(reader, replace || !reader ? me : kSeveral))
         replace = false;
@@ -107,8 +107,7 @@ bool GlobalChecks::read(Warp &warp, uint32_t lane, uint64_t address, uint32_t by
   return true;
 }
 
-bool GlobalChecks::write(Warp &warp, uint32_t lane, uint64_t address, uint32_t bytes,
-                         bool strong) {
+bool GlobalChecks::write(Warp &warp, uint32_t lane, uint64_t address, uint32_t bytes, bool strong) {
   size_t number = warp.block->bufferAt(address);
   uint32_t block = warp.block->index(), me = (block + 1) | (strong ? kStrong : 0);
   for (uint32_t i = 0; i < bytes; ++i) {

@@ -8,9 +8,9 @@ namespace {
 
 // Record::state.
 constexpr uint8_t kWritten = 1;
-constexpr uint8_t kStrong = 2;  ///< by an atomic or a volatile store
-constexpr uint8_t kFlight = 4;  ///< an asynchronous copy is under way
-constexpr uint8_t kAsync = 8;   ///< written by an asynchronous copy
+constexpr uint8_t kStrong = 2; ///< by an atomic or a volatile store
+constexpr uint8_t kFlight = 4; ///< an asynchronous copy is under way
+constexpr uint8_t kAsync = 8;  ///< written by an asynchronous copy
 
 constexpr uint8_t kAll = 32; ///< Record::lane
 constexpr uint32_t kLine = 16, kLineShift = 4;
@@ -96,8 +96,7 @@ void SharedChecks::split(uint32_t line, uint8_t shift) {
   record(line).first = first;
 }
 
-template <typename F>
-bool SharedChecks::forEachRecord(uint32_t address, uint32_t bytes, F &&body) {
+template <typename F> bool SharedChecks::forEachRecord(uint32_t address, uint32_t bytes, F &&body) {
   uint32_t line = address / kLine, end = address + bytes;
   do {
     uint32_t from = address % kLine, size = std::min(end - address, kLine - from);
@@ -130,13 +129,12 @@ bool SharedChecks::reportUnwritten(const Toucher &by, uint32_t address, uint32_t
 bool SharedChecks::reportFlight(const Toucher &by, const Record &record, uint32_t address,
                                 uint32_t bytes) {
   bool own = record.warp == by.warp.index && by.lanes == lanesOf(record.lane);
-  by.warp.fault(FaultKind::UnfinishedCopy, by.laneForFault(), address,
-                fmt::format("{} of {} bytes of shared memory to which the copy that warp {} {} "
-                            "began at line {} is still under way: {} has not waited for it",
-                            wordFor(by.kind), bytes, record.warp,
-                            describeLanes(lanesOf(record.lane)),
-                            by.warp.kernel->places[record.pc].line,
-                            own ? "the same thread" : "that thread"));
+  by.warp.fault(
+      FaultKind::UnfinishedCopy, by.laneForFault(), address,
+      fmt::format("{} of {} bytes of shared memory to which the copy that warp {} {} "
+                  "began at line {} is still under way: {} has not waited for it",
+                  wordFor(by.kind), bytes, record.warp, describeLanes(lanesOf(record.lane)),
+                  by.warp.kernel->places[record.pc].line, own ? "the same thread" : "that thread"));
   return false;
 }
 
@@ -234,8 +232,7 @@ void SharedChecks::access(Warp &warp, const LaneAddresses &addresses, uint32_t b
     if (!forEachRecord(address, bytes, [&](Record &record) {
           if (kind == AccessKind::Atomic && !(record.state & kWritten))
             return reportUnwritten(by, address, bytes);
-          return write ? mayWrite(by, record, address, bytes)
-                       : mayRead(by, record, address, bytes);
+          return write ? mayWrite(by, record, address, bytes) : mayRead(by, record, address, bytes);
         }))
       return;
   }

@@ -42,9 +42,9 @@ private:
     uint32_t time; ///< of the last write
     uint32_t pc;
     uint8_t warp;
-    uint8_t lane;  ///< that wrote; kAll: all of the warp
-    uint8_t state; ///< see SharedChecks.cpp
-    uint8_t shift; ///< of a line: log2 of the bytes of its records
+    uint8_t lane;   ///< that wrote; kAll: all of the warp
+    uint8_t state;  ///< see SharedChecks.cpp
+    uint8_t shift;  ///< of a line: log2 of the bytes of its records
     uint32_t first; ///< of a line with shift < 4: its first record
   };
   struct Toucher;

@@ -57,8 +57,7 @@ bool trackRegisters(Warp &warp, const Inst &inst, LaneMask active, LaneMask mask
       rest |= undefined;
       break;
     case Role::Result:
-      undefined =
-          (undefined & ~mask) | (resultMissing(warp, inst, first, second, rest) & mask);
+      undefined = (undefined & ~mask) | (resultMissing(warp, inst, first, second, rest) & mask);
       break;
     }
   }

@@ -91,8 +91,8 @@ struct Warp {
   runtime::AlignedBuffer registers;
   std::vector<LaneMask> predicates;
   std::vector<LaneMask> undefined; ///< by Kernel::tracked; empty if the run is not strict
-  LaneMask carry = 0;           ///< the condition code of add.cc and its like
-  std::vector<std::byte> local; ///< KernelInfo::localBytes for each lane
+  LaneMask carry = 0;              ///< the condition code of add.cc and its like
+  std::vector<std::byte> local;    ///< KernelInfo::localBytes for each lane
 
   uint32_t *narrow(uint32_t row) const {
     return reinterpret_cast<uint32_t *>(registers.data() + row);

@@ -43,7 +43,8 @@ int main() {
   test::Params params;
   params.add(q.data()).add(k.data()).add(v.data()).add(out.data()).add(lse.data());
   params.add(int{kRows}).add(int{kRows}).add(1).add(0.1f).add(1);
-  fmt::print("load {:.1f} ms; {} rows of dim {}, causal, on one thread:\n", loaded * 1e3, kRows, kDim);
+  fmt::print("load {:.1f} ms; {} rows of dim {}, causal, on one thread:\n", loaded * 1e3, kRows,
+             kDim);
   for (bool strict : {false, true}) {
     double best = 1e30;
     Counters counters;
@@ -52,13 +53,10 @@ int main() {
     options.strict = strict;
     for (int repeat = 0; repeat < 5; ++repeat) {
       begin = threadSeconds();
-      auto result = run(**module, memory,
-                        {"prefill",
-                         {kRows / 64, kHeads, 1},
-                         {128, 1, 1},
-                         5 * 64 * kDim * 2,
-                         params.span()},
-                        options);
+      auto result =
+          run(**module, memory,
+              {"prefill", {kRows / 64, kHeads, 1}, {128, 1, 1}, 5 * 64 * kDim * 2, params.span()},
+              options);
       if (!result) {
         fmt::print("{}\n", result.status().toString());
         return 1;
