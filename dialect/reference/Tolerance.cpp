@@ -8,6 +8,7 @@ namespace llmopt::reference {
 namespace {
 
 const double kUnit = std::ldexp(1.0, -24);
+const double kLeastNormal = std::ldexp(1.0, -126);
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 /// Error over tolerance; 0 where equal. `rounded` is the value with the spec's roundings.
@@ -38,7 +39,8 @@ RowTolerance toleranceOf(const RowResult &result, ElementType outputType) {
   double accumulation = 8 * std::sqrt(double(result.visible)) * kUnit;
   RowTolerance tolerance;
   tolerance.output = 2 * std::fmax(sampled, result.roundingError) + result.scoreError +
-                     accumulation * result.absSum + ulp(outputType, result.maxOutput);
+                     accumulation * result.absSum + ulp(outputType, result.maxOutput) +
+                     kLeastNormal;
   tolerance.lse = result.lseScoreError + accumulation +
                   8 * kUnit * (std::fabs(result.lse) + std::log(double(result.visible)) + 1);
   return tolerance;

@@ -3,10 +3,14 @@
 // For a row of one query head, with u = 2^-24 (a float32 rounding):
 //
 //     max |error| <= 2 E + S + 8 sqrt(n) u max_c sum_j p_j |v_jc| + 1 ulp(max |O|)
+//                  + 2^-126
 //
-// The last two terms. A float32 sum over n keys has about sqrt(n) roundings' worth of
+// The last terms. A float32 sum over n keys has about sqrt(n) roundings' worth of
 // error, relative to the sum of absolute values; 8 leaves room for the exponentials and
-// for the rescaling of the running sum. The output is rounded once to its format.
+// for the rescaling of the running sum. The output is rounded once to its format. Below
+// the least normal float32, 2^-126, nothing is promised: dot products of bf16 on CPUs and
+// fast math on GPUs take subnormal numbers for 0, and a learned sink can make a whole row
+// that small.
 //
 // E, the spec's own roundings. The oracle is evaluated once more with scores in
 // float32, P relative to the row's maximum rounded to V's format, and the output

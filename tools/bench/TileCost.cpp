@@ -68,13 +68,15 @@ llvm::Expected<TileCost> measure(const std::string &type, int64_t d, int64_t row
 
 } // namespace
 
-llvm::Error printTileCosts() {
+llvm::Error printTileCosts(const std::string &filter) {
   fmt::print("us of one core for a tile of {} and {} keys in all\n", kKeysInCache, kKeysInMemory);
   fmt::print("{:<6}{:>5}{:>6}{:>10}{:>10}{:>16}\n", "type", "d", "rows", "cache", "memory",
              "bundle's cost");
   for (const char *type : {"bf16", "f16", "f32"})
     for (int64_t d : {64, 128})
       for (int64_t rows : {1, 4, 8, 16, 64, 192}) {
+        if (fmt::format("{} d{} {} rows", type, d, rows).find(filter) == std::string::npos)
+          continue;
         llvm::Expected<TileCost> cached = measure(type, d, rows, kKeysInCache);
         if (!cached)
           return cached.takeError();

@@ -2,12 +2,14 @@
 // choice of kernel (Kernel::costPerTile).
 #pragma once
 
+#include <string>
+
 #include "llvm/Support/Error.h"
 
 namespace llmopt::bench {
 
 /// Prints a line for each element type, head dimension and number of rows: processor time
 /// of one core for a tile, measured, beside the cost that the bundle says.
-llvm::Error printTileCosts();
+llvm::Error printTileCosts(const std::string &filter);
 
 } // namespace llmopt::bench

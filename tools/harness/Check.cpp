@@ -2,7 +2,7 @@
 
 #include "dialect/reference/Cache.h"
 
-#include "llvm/Support/FormatVariadic.h"
+#include <fmt/format.h>
 
 namespace llmopt::harness {
 
@@ -50,12 +50,10 @@ void judgeRow(const RowResult &result, const Row &row, llvm::ArrayRef<int64_t> i
   report.tolerance = verdict.tolerance;
   std::string what =
       verdict.component < 0 ? "LSE" : "component " + std::to_string(verdict.component);
-  fail(report,
-       llvm::formatv(
-           "sequence {0}, query {1}, head {2}, {3}: got {4}, want {5} +- {6} ({7} visible keys)",
-           row.batch, row.query, row.head, what, verdict.got, verdict.want, verdict.tolerance,
-           result.visible)
-           .str());
+  fail(report, fmt::format("sequence {}, query {}, head {}, {}: got {:.9g}, want {:.9g} +- {:.3g} "
+                           "({} visible keys)",
+                           row.batch, row.query, row.head, what, verdict.got, verdict.want,
+                           verdict.tolerance, result.visible));
 }
 
 /// Executes the append on copies of the pools; bound to `inputs` from then on.
@@ -131,9 +129,8 @@ std::string differentBits(const Call &a, const Call &b) {
     if (at != xs.end()) {
       int64_t element = (at - xs.begin()) / int64_t(reference::sizeOf(x->type));
       int64_t rowSize = std::string(name) == "o" ? x->shape.back() : 1;
-      return llvm::formatv("'{0}' differs in row {1}, component {2}", name, element / rowSize,
-                           element % rowSize)
-          .str();
+      return fmt::format("'{}' differs in row {}, component {}", name, element / rowSize,
+                         element % rowSize);
     }
   }
   return "";

@@ -74,40 +74,53 @@ struct RowPairMma {
   }
   Value row(Value r) { return memref::LoadOp::create(emit, table, ValueRange{r}); }
 
-  /// Scores of row m with `count` rows of B from n on.
-  void scores(Value m, Value n, int64_t count) {
+  /// Scores of `high` rows from m on with `wide` rows of B from n on; their product is at most
+  /// kLanes. A step of k goes through all sums before the next, so that each has time to finish.
+  void scores(Value m, int64_t high, Value n, int64_t wide) {
     int64_t steps = mma.k / kPairs, unroll = steps % 4 == 0 ? 4 : steps % 2 == 0 ? 2 : 1;
-    SmallVector<Value> sums(count, emit.zero(emit.vec(kLanes, emit.getF32Type())));
+    SmallVector<Value> sums(high * wide, emit.zero(emit.vec(kLanes, emit.getF32Type()))), pointers;
+    for (int64_t i = 0; i < wide; ++i)
+      pointers.push_back(row(emit.add(n, i)));
     sums = emit.loop(0, mma.k, unroll * kPairs, sums, [&](Value k, ValueRange carried) {
-      SmallVector<Value> a, next;
-      for (int64_t u = 0; u < unroll; ++u)
-        a.push_back(emit.loadVector(mma.a, m, emit.add(k, u * kPairs), kPairs));
-      for (int64_t i = 0; i < count; ++i) {
-        Value pointer = row(emit.add(n, i)), sum = carried[i];
-        for (int64_t u = 0; u < unroll; ++u)
-          sum = pairDot(emit, sum, a[u], load(pointer, k, u * kPairs));
-        next.push_back(sum);
+      SmallVector<Value> next(carried);
+      for (int64_t u = 0; u < unroll; ++u) {
+        SmallVector<Value> a;
+        for (int64_t j = 0; j < high; ++j)
+          a.push_back(emit.loadVector(mma.a, emit.add(m, j), emit.add(k, u * kPairs), kPairs));
+        for (int64_t i = 0; i < wide; ++i) {
+          Value b = load(pointers[i], k, u * kPairs);
+          for (int64_t j = 0; j < high; ++j)
+            next[j * wide + i] = pairDot(emit, next[j * wide + i], a[j], b);
+        }
       }
       return next;
     });
-    Value start = mma.startVector(emit, m, n, kLanes);
     Value total = transposingSum(emit, sums, kLanes);
-    emit.storeVector(arith::AddFOp::create(emit, start, total), mma.result, m, n);
+    for (int64_t j = 0; j < high; ++j) {
+      Value at = emit.add(m, j), start = mma.startVector(emit, at, n, kLanes / high), sum = total;
+      if (high > 1)
+        sum = vector::ShuffleOp::create(
+            emit, total, total, llvm::to_vector(llvm::seq<int64_t>(j * wide, (j + 1) * wide)));
+      emit.storeVector(arith::AddFOp::create(emit, start, sum), mma.result, at, n);
+    }
   }
 
+  /// Two rows of A share what is loaded of B. Measured, 8 rows, d = 128, data in a cache: on an
+  /// Emerald Rapids core 2.0 instead of 2.6 us a tile of 64 keys.
   void allScores() {
-    int64_t whole = mma.n / kLanes;
+    int64_t high = mma.m % 2 == 0 && mma.n % (kLanes / 2) == 0 ? 2 : 1, wide = kLanes / high;
+    int64_t whole = mma.n / wide, bands = mma.m / high;
     emit.loop(0, whole, 1, [&](Value group) {
-      Value n = emit.mul(group, emit.idx(kLanes));
-      emit.loop(0, mma.m, 1, [&](Value m) {
+      Value n = emit.mul(group, emit.idx(wide));
+      emit.loop(0, bands, 1, [&](Value band) {
         if (mma.fetch)
-          mma.fetch->part(emit, emit.add(emit.mul(group, emit.idx(mma.m)), m), whole * mma.m);
-        scores(m, n, kLanes);
+          mma.fetch->part(emit, emit.add(emit.mul(group, emit.idx(bands)), band), whole * bands);
+        scores(emit.mul(band, emit.idx(high)), high, n, wide);
       });
     });
-    if (whole * kLanes < mma.n)
+    if (whole * wide < mma.n)
       emit.loop(0, mma.m, 1,
-                [&](Value m) { scores(m, emit.idx(whole * kLanes), mma.n - whole * kLanes); });
+                [&](Value m) { scores(m, 1, emit.idx(whole * wide), mma.n - whole * wide); });
   }
 
   /// Elements 2i of `a` and `b`, from a half of each, side by side.

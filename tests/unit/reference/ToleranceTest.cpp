@@ -265,6 +265,15 @@ TEST(Tolerance, MinusInfinityAndNaNAreMetExactly) {
   EXPECT_FALSE(judge(sees, ElementType::F32, {0.5, nan}, &nan).passed);
 }
 
+TEST(Tolerance, SubnormalNumbersMayBecomeZero) {
+  RowResult row;
+  row.visible = 1;
+  row.output = row.rounded = {-4.88e-40};
+  EXPECT_TRUE(judge(row, ElementType::BF16, {0.0}, nullptr).passed);
+  row.output = row.rounded = {-4.88e-37};
+  EXPECT_FALSE(judge(row, ElementType::BF16, {0.0}, nullptr).passed);
+}
+
 TEST(Tolerance, RoundingThatDecidesWhetherAKeyCountsIsNotJudged) {
   Bound bound = weightsOf(R"(score {
     ^bb0(%s: f32, %b: index, %h: index, %i: index, %j: index):
