@@ -286,7 +286,8 @@ void Suite::run(const std::string &op) {
 int runSuite(Suite &suite, const std::string &only) {
   mlir::DialectRegistry registry;
   registerDialects(registry);
-  mlir::MLIRContext context(registry, mlir::MLIRContext::Threading::DISABLED);
+  // Outlives the subjects, whose modules belong to it.
+  static mlir::MLIRContext context(registry, mlir::MLIRContext::Threading::DISABLED);
   for (size_t i = 0; i < std::size(kSpecs); ++i) {
     Subject &subject = *suite.subjects.emplace_back(std::make_unique<Subject>(i, context));
     for (uint64_t seed = 0; seed < 3; ++seed) {

@@ -9,6 +9,22 @@
 
 namespace llmopt::cli {
 
+namespace {
+
+/// What fits a column of a table.
+std::string shortened(std::string_view text) {
+  constexpr size_t kMost = 27;
+  return text.size() <= kMost ? std::string(text) : std::string(text.substr(0, kMost - 3)) + "...";
+}
+
+/// The file's name without its folder.
+std::string placeOf(const LineProfile &line) {
+  std::string_view file = line.file;
+  return fmt::format("{}:{}", file.empty() ? "ptx" : file.substr(file.rfind('/') + 1), line.line);
+}
+
+} // namespace
+
 std::vector<LineProfile> byLine(const sim::Profile &profile) {
   std::map<std::pair<std::string, uint32_t>, LineProfile> lines;
   for (const sim::InstProfile &inst : profile.instructions) {
@@ -70,18 +86,18 @@ std::string profileText(const sim::Profile &profile, size_t most) {
                   "lanes", "mma", "global bytes", "sectors", "wavefronts", "ideal");
   for (const LineProfile &line : lines)
     text += fmt::format("{:<28}{:>14}{:>8.1f}{:>12}{:>14}{:>12}{:>14}{:>10}\n",
-                        fmt::format("{}:{}", line.file.empty() ? "ptx" : line.file, line.line),
-                        line.warps, double(line.lanes) / double(line.warps), line.mma,
-                        line.globalBytes, line.sectors, line.wavefronts, line.wavefrontsIdeal);
+                        shortened(placeOf(line)), line.warps,
+                        double(line.lanes) / double(line.warps), line.mma, line.globalBytes,
+                        line.sectors, line.wavefronts, line.wavefrontsIdeal);
   if (hidden)
     text += fmt::format("and {} lines more\n", hidden);
-  text += fmt::format("\n{:<28}{:>14}{:>14}{:>14}{:>14}{:>14}\n", "array", "loaded", "stored",
+  text += fmt::format("\n{:<28}{:>14}{:>14}{:>15}{:>14}{:>14}\n", "array", "loaded", "stored",
                       "sectors' bytes", "unique loaded", "unique stored");
   constexpr uint64_t kSectorBytes = 32;
   for (const sim::BufferProfile &buffer : profile.buffers)
-    text += fmt::format("{:<28}{:>14}{:>14}{:>14}{:>14}{:>14}\n", buffer.name, buffer.loadBytes,
-                        buffer.storeBytes, buffer.sectors * kSectorBytes, buffer.uniqueLoadBytes,
-                        buffer.uniqueStoreBytes);
+    text += fmt::format("{:<28}{:>14}{:>14}{:>15}{:>14}{:>14}\n", shortened(buffer.name),
+                        buffer.loadBytes, buffer.storeBytes, buffer.sectors * kSectorBytes,
+                        buffer.uniqueLoadBytes, buffer.uniqueStoreBytes);
   return text;
 }
 
