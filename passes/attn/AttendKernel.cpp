@@ -42,12 +42,12 @@ private:
   void emitItem(Value item);
   void loadItem(Value item);
   void loadRows();
+  void loadTree();
   Value
   rowTile(Type element,
           llvm::function_ref<Value(Value query, Value head, Value position, Value row)> value);
   Value rowAddresses(const TokenArray &array, Value wanted);
   Value perHead(int buffer);
-  std::pair<Value, Value> perHeadRange(unsigned scalar);
   Value keyRows(bool isValue, Value key, Value count);
   Value loadKeys(bool isValue, Value rows);
   bool hidesByData();
@@ -155,25 +155,6 @@ Value AttendKernel::perHead(int buffer) {
   });
 }
 
-/// Smallest and largest value of a per-head integer over the item's heads.
-std::pair<Value, Value> AttendKernel::perHeadRange(unsigned scalar) {
-  int buffer = k.signature.scalars[scalar].perHeadBuffer;
-  auto load = [&](Value head) -> Value {
-    Value raw =
-        memref::LoadOp::create(k.b, k.loc, k.pointer(buffer), k.mul(head, k.stride(buffer, 0)));
-    return arith::IndexCastOp::create(k.b, k.loc, k.b.getIndexType(), raw);
-  };
-  Value first = k.mul(kvHead, k.idx(group));
-  Value start = load(first);
-  SmallVector<Value> range =
-      k.forEach(k.add(first, k.idx(1)), k.add(first, k.idx(group)), {start, start},
-                [&](Value head, ValueRange carried) -> SmallVector<Value> {
-                  Value value = load(head);
-                  return {k.min(carried[0], value), k.max(carried[1], value)};
-                });
-  return {range[0], range[1]};
-}
-
 void AttendKernel::loadRows() {
   Type i32 = k.b.getI32Type();
   auto cast = [&](Value index) {
@@ -201,12 +182,28 @@ void AttendKernel::loadRows() {
           return arith::IndexCastOp::create(k.b, k.loc, k.b.getI64Type(), address).getResult();
         });
   }
+  if (k.signature.findBuffer(BufferRole::Tree) >= 0)
+    loadTree();
   int q = k.signature.findBuffer(BufferRole::Query);
   TokenArray array(k, q, op.isRaggedQuery());
   Location named = k.named("q");
   query = tile::LoadOp::create(k.b, named, k.tileType(rowCount, op.getQkDim(), k.elementType(q)),
                                k.pointer(q), rowAddresses(array, Value()), Value(),
                                array.innerStride, Value());
+}
+
+/// Sets of the rows' queries.
+void AttendKernel::loadTree() {
+  int buffer = k.signature.findBuffer(BufferRole::Tree);
+  rows.treeSet = KernelBuilder::called(
+      "tree_set", rowTile(k.b.getI64Type(), [&](Value queryIndex, Value, Value, Value row) {
+        Value offset = op.isRaggedQuery() ? k.mul(k.add(queryBase, queryIndex), k.stride(buffer, 0))
+                                          : k.add(k.mul(batch, k.stride(buffer, 0)),
+                                                  k.mul(queryIndex, k.stride(buffer, 1)));
+        Value used = k.select(k.cmp(Pred::slt, row, rowsUsed), offset, k.idx(0));
+        return memref::LoadOp::create(k.b, k.loc, k.pointer(buffer), used).getResult();
+      }));
+  rows.placeByTree(k);
 }
 
 /// Addresses of `count` keys from `key` on, of K or V.
@@ -338,7 +335,9 @@ AttendKernel::State AttendKernel::walkKeys() {
   Value last = k.add(firstRow, k.max(k.sub(rowsUsed, k.idx(1)), k.idx(0)));
   TileWalk walk(k, bounds,
                 {position(firstRow), position(last), queryLen, keyLen, keyBegin, keyEnd,
-                 [&](unsigned scalar) { return perHeadRange(scalar); }},
+                 [&](unsigned scalar) {
+                   return perHeadRange(k, scalar, k.mul(kvHead, k.idx(group)), group);
+                 }},
                 keys);
 
   Value zero = k.idx(0);

@@ -5,6 +5,10 @@
 
 namespace llmopt {
 
+/// Smallest and largest value of a per-head integer over `count` heads from `first` on.
+std::pair<mlir::Value, mlir::Value> perHeadRange(KernelBuilder &k, unsigned scalar,
+                                                 mlir::Value first, int64_t count);
+
 /// Emits the two questions that the loop over key tiles asks, for one work item.
 /// Keys outside [keyBegin, keyEnd) count as not visible.
 class TileWalk {
