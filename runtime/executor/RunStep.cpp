@@ -44,6 +44,8 @@ Status ModelExecutor::planGroup(const ModelBatch &batch, uint32_t g) {
 
 Status ModelExecutor::runLayers(const ModelBatch &batch) {
   LayerArrays arrays{query.data(), key.data(), value.data(), output.data()};
+  std::span<const uint64_t> sets = rows.treeSets();
+  LLMOPT_RETURN_IF_ERROR(stream->copyIn(trees.data(), sets.data(), sets.size_bytes()));
   for (uint32_t g = 0; g < calls.size(); ++g)
     LLMOPT_RETURN_IF_ERROR(planGroup(batch, g));
   LLMOPT_RETURN_IF_ERROR(model.begin(batch));
@@ -67,12 +69,13 @@ Status ModelExecutor::compute(const StepInput &input, StepRecord &record) {
     return nullptr;
   };
   try {
-    LLMOPT_RETURN_IF_ERROR(rows.resolve(input, find));
+    LLMOPT_RETURN_IF_ERROR(rows.resolve(input, options.draftTrees, find));
     ModelBatch batch = rows.batch();
     batch.stream = stream.get();
     if (!batch.rows.empty())
       LLMOPT_RETURN_IF_ERROR(runLayers(batch));
-    return sampleRows(input, rows, model, options.deviceDrafts, record);
+    LLMOPT_RETURN_IF_ERROR(sampleRows(input, rows, model, options.deviceDrafts, record));
+    return memory.moveTokens(record.moves, *stream);
   } catch (const std::bad_alloc &) {
     return makeStatus(StatusCode::ResourceExhausted, "no memory for step {}",
                       input.header().stepId);
