@@ -127,8 +127,8 @@ bundle::Program llmopt::programOf(const Signature &signature, const Schedule &sc
   program.scalars = signature.scalars;
   if (signature.attention)
     program.facts = attentionFacts(signature, schedule);
-  else if (signature.append)
-    setPages(program.facts, signature.append.getCache().getType());
+  else if (attn::AppendOp append = signature.append) // a copy: its accessors are not const
+    setPages(program.facts, append.getCache().getType());
   return program;
 }
 
