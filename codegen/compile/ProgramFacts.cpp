@@ -88,6 +88,13 @@ bundle::BoundSet boundSet(const attn::IntervalSet &set) {
   return result;
 }
 
+/// What an array of pages looks like.
+void setPages(bundle::AttentionFacts &facts, attn::KvCacheType cache) {
+  facts.kvOrder = cache.getHeadMajor() ? bundle::KvOrder::HeadMajor : bundle::KvOrder::TokenMajor;
+  facts.interleaved = cache.getInterleaved();
+  facts.pageSize = cache.getPageSize();
+}
+
 bundle::AttentionFacts attentionFacts(const Signature &signature, const Schedule &schedule) {
   attn::AttentionOp op = signature.attention;
   bundle::AttentionFacts facts;
@@ -98,9 +105,7 @@ bundle::AttentionFacts attentionFacts(const Signature &signature, const Schedule
   if (attn::KvCacheType cache = op.getCacheType()) {
     facts.kvForm = bundle::KvForm::Paged;
     facts.tableForm = cache.getIndptr() ? bundle::TableForm::Indptr : bundle::TableForm::BlockTable;
-    facts.kvOrder = cache.getHeadMajor() ? bundle::KvOrder::HeadMajor : bundle::KvOrder::TokenMajor;
-    facts.interleaved = cache.getInterleaved();
-    facts.pageSize = cache.getPageSize();
+    setPages(facts, cache);
   }
   facts.batchInvariant = schedule.batchInvariant;
   if (attn::SplitAttr split = op.getSplitAttr()) {
@@ -125,6 +130,8 @@ bundle::Program llmopt::programOf(const Signature &signature, const Schedule &sc
   program.scalars = signature.scalars;
   if (signature.attention)
     program.facts = attentionFacts(signature, schedule);
+  else if (attn::AppendOp append = signature.append) // a copy: its accessors are not const
+    setPages(program.facts, append.getCache().getType());
   return program;
 }
 

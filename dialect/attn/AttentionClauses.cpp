@@ -3,6 +3,7 @@
 #include "dialect/attn/AttentionVerify.h"
 
 #include "mlir/IR/Builders.h"
+#include "mlir/IR/TypeUtilities.h"
 #include "llvm/ADT/SmallBitVector.h"
 
 using namespace mlir;
@@ -77,6 +78,21 @@ public:
       return diagnostic << " in dimension " << axis << " (" << names[axis] << "), got " << given;
     }
     return success();
+  }
+
+  /// A set of own queries for each query.
+  LogicalResult verifyQuerySets(unsigned index) {
+    if (failed(use("tree", index)))
+      return failure();
+    ArrayRef<int64_t> wanted = op.getQueryType().getShape().drop_back(2);
+    Type given = op.getArgs()[index].getType();
+    auto type = dyn_cast<RankedTensorType>(given);
+    if (type && type.getElementType().isSignlessInteger(64) && !type.getEncoding() &&
+        succeeded(verifyCompatibleShape(type.getShape(), wanted)))
+      return success();
+    return op.emitOpError() << "tree takes arg" << index << " as "
+                            << RankedTensorType::get(wanted, IntegerType::get(op.getContext(), 64))
+                            << ", one set for each query, got " << given;
   }
 
   /// All args that `attribute`, of whatever dialect, mentions count as used.
@@ -162,6 +178,15 @@ static LogicalResult verifyMaskClause(AttentionOp op, ArgVerifier &args) {
       result = args.verifyPairs("dense", dense.getArg(), "i1 or i8", [](Type type) {
         return type.isSignlessInteger(1) || type.isSignlessInteger(8);
       });
+  });
+  TreeAttr first;
+  mask.walk([&](TreeAttr tree) {
+    if (succeeded(result))
+      result = args.verifyQuerySets(tree.getArg());
+    if (succeeded(result) && first && first != tree)
+      result = op.emitOpError() << "mask has trees of arg" << first.getArg() << " and arg"
+                                << tree.getArg() << "; the queries of an op form one tree";
+    first = tree;
   });
   return result;
 }

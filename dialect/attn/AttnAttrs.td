@@ -106,6 +106,26 @@ def Attn_DenseMaskAttr : Attn_Mask<"DenseMask", "dense"> {
   let hasCustomAssemblyFormat = 1;
 }
 
+def Attn_TreeAttr : Attn_Mask<"Tree", "tree"> {
+  let summary = "ancestors in a tree of drafted tokens: `tree<argN>`";
+  let description = [{
+    Speculative verify (SpecInfer, arXiv:2305.09781): the queries of a sequence are a token
+    and drafts that branch behind it, parents before children; their keys are its last Lq
+    keys, in the same order. The operand holds a set for each query, as an i64: (T) for
+    ragged queries, (B, Lq) for dense ones. With base = Lkv - Lq, query i sees key j if
+    j <= base + i and, where key j is one of the first 64 queries, bit j - base of its set
+    is set: own token and ancestors. -1 is `causal`, so prefill and decode rows may run on
+    the same kernel as trees.
+
+    Positions are not slots then, for all masks and score modifications of the op: key
+    base + k stands at base + (how many of the sequence's queries before the k-th are in the
+    set), and query i at that of its own key. So `tree<arg0> and window<W>` counts tokens of
+    the branch. `dense` and `bias` are indexed by slot as ever. An op has one such operand.
+  }];
+  let parameters = (ins "unsigned":$arg);
+  let hasCustomAssemblyFormat = 1;
+}
+
 def Attn_CustomMaskAttr : Attn_Mask<"CustomMask", "custom"> {
   let summary = "the op's mask region N: `custom` or `custom<N>`";
   let description = [{

@@ -12,6 +12,9 @@
 
 namespace llmopt::attn {
 
+class MaskAttrInterface;
+class TreeAttr;
+
 /// A run-time number of a mask or score modification: `value` is an IntegerAttr or
 /// FloatAttr (the default) or an #attn.arg.
 struct NumberUse {
@@ -37,16 +40,20 @@ public:
 
   virtual mlir::Value queryPosition() = 0; ///< i32, may be negative
   virtual mlir::Value keyPosition() = 0;   ///< i32
-  virtual mlir::Value queryIndex() = 0;    ///< i32: query counted from 0 in its sequence
-  virtual mlir::Value batch() = 0;         ///< i32: sequence of the batch
-  virtual mlir::Value head() = 0;          ///< i32: query head
-  virtual mlir::Value queryLength() = 0;   ///< i32
-  virtual mlir::Value keyLength() = 0;     ///< i32
+  /// i32: key counted from 0 in its sequence; its position, unless the mask holds a tree.
+  virtual mlir::Value keyIndex() = 0;
+  virtual mlir::Value queryIndex() = 0;  ///< i32: query counted from 0 in its sequence
+  virtual mlir::Value batch() = 0;       ///< i32: sequence of the batch
+  virtual mlir::Value head() = 0;        ///< i32: query head
+  virtual mlir::Value queryLength() = 0; ///< i32
+  virtual mlir::Value keyLength() = 0;   ///< i32
   /// Number `index` of `owner` (see collectNumbers): i32 or f32, of this pair's head.
   virtual mlir::Value number(mlir::Attribute owner, unsigned index) = 0;
   /// Element [batch, head, query index, key] of tensor operand `arg` (broadcast where
   /// its extent is 1), as f32, or i1 for a boolean tensor.
   virtual mlir::Value element(unsigned arg) = 0;
+  /// i64: the query's element of tensor operand `arg`, which has one for each query.
+  virtual mlir::Value querySet(unsigned arg) = 0;
   /// The op's custom region `index` inlined for this pair; `score` is null for a mask.
   virtual mlir::Value inlineRegion(unsigned index, mlir::Value score) = 0;
 
@@ -74,5 +81,16 @@ public:
   /// and heads; nothing where it has none. Its value must lie within +-2^31.
   virtual std::optional<BoundExpr> captured(mlir::Value value) const { return std::nullopt; }
 };
+
+/// The tree of a mask, or null.
+TreeAttr treeOf(mlir::Attribute mask);
+
+/// Position of the sequence's key base + `own` (i32; below 0 too) for a query with this set
+/// (i64), see TreeAttr.
+mlir::Value emitTreePosition(mlir::OpBuilder &b, mlir::Location loc, mlir::Value set,
+                             mlir::Value base, mlir::Value own);
+
+/// Bounds of the mask of an op: in keys, where the mask states them in positions.
+MaskBounds boundsOfMask(MaskAttrInterface mask, const BoundContext &context);
 
 } // namespace llmopt::attn

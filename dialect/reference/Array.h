@@ -25,6 +25,10 @@ struct Array {
     return sum;
   }
   double at(llvm::ArrayRef<int64_t> index) const { return load(data, type, offset(index)); }
+  /// An element of an i64 array, all its bits.
+  int64_t wordAt(llvm::ArrayRef<int64_t> index) const {
+    return static_cast<const int64_t *>(data)[offset(index)];
+  }
   /// at(), where a dimension of extent 1 answers for every index.
   double broadcastAt(llvm::ArrayRef<int64_t> index) const {
     int64_t sum = 0;

@@ -16,9 +16,11 @@ struct Pair {
   int64_t head = 0;          ///< query head
   int64_t queryIndex = 0;    ///< counted from 0 in its sequence
   int64_t queryPosition = 0; ///< queryIndex + (keyLength - queryLength); may be negative
-  int64_t key = 0;           ///< key position
+  int64_t keyIndex = 0;      ///< counted from 0 in its sequence
+  int64_t key = 0;           ///< key position: keyIndex, unless there is a tree
   int64_t queryLength = 0;
   int64_t keyLength = 0;
+  uint64_t treeSet = 0; ///< of the query: bit k is the sequence's query k (attn::TreeAttr)
 };
 
 /// A run-time number: one value, or one for each query head.

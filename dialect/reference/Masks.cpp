@@ -44,8 +44,16 @@ llvm::Expected<Predicate> dense(attn::DenseMaskAttr mask, const Context &context
   if (!array)
     return array.takeError();
   return [a = *array](const Pair &p) {
-    return a.broadcastAt({p.batch, p.head, p.queryIndex, p.key}) != 0;
+    return a.broadcastAt({p.batch, p.head, p.queryIndex, p.keyIndex}) != 0;
   };
+}
+
+/// The formula of attn::TreeAttr.
+bool treeSees(const Pair &p) {
+  int64_t own = p.keyIndex - (p.keyLength - p.queryLength);
+  if (own > p.queryIndex)
+    return false;
+  return own < 0 || own >= 64 || (p.treeSet >> own & 1) == 1;
 }
 
 llvm::Expected<Predicate> custom(attn::CustomMaskAttr mask, const Context &context) {
@@ -83,7 +91,7 @@ llvm::Expected<Predicate> compileMask(mlir::Attribute mask, const Context &conte
   if (auto causal = llvm::dyn_cast<attn::CausalAttr>(mask)) {
     if (causal.getAlignment() == attn::Alignment::TopLeft)
       return [](const Pair &p) { return p.key <= p.queryIndex; };
-    return [](const Pair &p) { return p.key <= p.queryIndex + (p.keyLength - p.queryLength); };
+    return [](const Pair &p) { return p.key <= p.queryPosition; };
   }
   if (auto attr = llvm::dyn_cast<attn::WindowAttr>(mask))
     return window(attr, context);
@@ -112,6 +120,8 @@ llvm::Expected<Predicate> compileMask(mlir::Attribute mask, const Context &conte
   }
   if (auto attr = llvm::dyn_cast<attn::DenseMaskAttr>(mask))
     return dense(attr, context);
+  if (llvm::isa<attn::TreeAttr>(mask))
+    return treeSees;
   if (auto attr = llvm::dyn_cast<attn::CustomMaskAttr>(mask))
     return custom(attr, context);
   if (auto attr = llvm::dyn_cast<attn::NotAttr>(mask)) {

@@ -85,9 +85,11 @@ struct Evaluator {
   ScoreFunction modify; ///< null: no modification
   Number scale;
   std::optional<Number> sink;
+  std::optional<Array> tree; ///< a set for each query
 
   static llvm::Expected<Evaluator> create(attn::AttentionOp op, const Inputs &inputs);
   Pair pairOf(const Row &row) const;
+  void moveToKey(Pair &pair, int64_t index) const;
   llvm::Expected<RowResult> evaluateRow(const Row &row, KeyRows &rows, Mode mode) const;
 
 private:
@@ -113,14 +115,29 @@ llvm::Expected<Evaluator> Evaluator::create(attn::AttentionOp op, const Inputs &
   llvm::Expected<Number> scale = context.number(mlir::Attribute(), 0, op.getScaleOrDefault());
   if (!scale)
     return scale.takeError();
-  Evaluator evaluator{context, *layout, *mask, *modify, *scale, std::nullopt};
+  Evaluator evaluator{context, *layout, *mask, *modify, *scale, std::nullopt, std::nullopt};
   if (attn::ArgAttr sink = op.getSinkAttr()) {
     llvm::Expected<Number> logits = context.number(mlir::Attribute(), 0, sink);
     if (!logits)
       return logits.takeError();
     evaluator.sink = *logits;
   }
+  if (attn::TreeAttr tree = attn::treeOf(op.getMaskAttr())) {
+    llvm::Expected<Array> sets = context.argument(tree.getArg());
+    if (!sets)
+      return sets.takeError();
+    evaluator.tree = *sets;
+  }
   return evaluator;
+}
+
+/// Position of the sequence's query k (or of its key) for a query with `set`: base + (queries
+/// before k that are in the set; from the 64th on all are).
+static int64_t treePosition(uint64_t set, int64_t base, int64_t k) {
+  int64_t members = 0;
+  for (int64_t before = 0; before < k; ++before)
+    members += before >= 64 || (set >> before & 1);
+  return base + members;
 }
 
 Pair Evaluator::pairOf(const Row &row) const {
@@ -131,7 +148,18 @@ Pair Evaluator::pairOf(const Row &row) const {
   pair.queryLength = layout.queryLength(row.batch);
   pair.keyLength = layout.keyLength(row.batch);
   pair.queryPosition = row.query + (pair.keyLength - pair.queryLength);
+  if (tree) {
+    pair.treeSet = uint64_t(
+        tree->wordAt(llvm::ArrayRef(layout.rowIndex(row.batch, row.query, 0)).drop_back()));
+    pair.queryPosition = treePosition(pair.treeSet, pair.keyLength - pair.queryLength, row.query);
+  }
   return pair;
+}
+
+void Evaluator::moveToKey(Pair &pair, int64_t index) const {
+  int64_t base = pair.keyLength - pair.queryLength;
+  pair.keyIndex = index;
+  pair.key = tree && index > base ? treePosition(pair.treeSet, base, index - base) : index;
 }
 
 Seen Evaluator::modified(double dotProduct, double absolute, const Pair &pair, Mode mode,
@@ -170,17 +198,18 @@ llvm::Expected<std::vector<Seen>> Evaluator::seenBy(const Row &row, KeyRows &row
   std::vector<Seen> all;
   std::vector<float> q = layout.queryRow(row.batch, row.query, row.head);
   Pair pair = pairOf(row);
-  for (pair.key = 0; pair.key < pair.keyLength; ++pair.key) {
+  for (int64_t j = 0; j < pair.keyLength; ++j) {
+    moveToKey(pair, j);
     if (!mask(pair))
       continue;
-    llvm::Expected<const float *> k = rows.key(pair.key);
+    llvm::Expected<const float *> k = rows.key(j);
     if (!k)
       return k.takeError();
     Dot product = dot(q, *k);
     Seen seen = modified(product.sum, product.absolute, pair, mode, result);
     if (seen.score == -kInfinity)
       continue;
-    llvm::Expected<const float *> v = rows.value(pair.key);
+    llvm::Expected<const float *> v = rows.value(j);
     if (!v)
       return v.takeError();
     seen.value = *v;
@@ -340,9 +369,10 @@ llvm::Expected<std::vector<bool>> seenKeys(attn::AttentionOp op, const Inputs &i
   for (int64_t head = 0; head < layout.queryHeads(); ++head)
     for (int64_t query = 0; query < layout.queryLength(batch); ++query) {
       Pair pair = evaluator->pairOf({batch, query, head});
-      for (pair.key = 0; pair.key < pair.keyLength; ++pair.key)
-        if (!seen[size_t(pair.key)])
-          seen[size_t(pair.key)] = evaluator->mask(pair);
+      for (int64_t j = 0; j < pair.keyLength; ++j) {
+        evaluator->moveToKey(pair, j);
+        seen[size_t(j)] = seen[size_t(j)] || evaluator->mask(pair);
+      }
     }
   return seen;
 }

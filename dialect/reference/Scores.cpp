@@ -45,7 +45,7 @@ llvm::Expected<ScoreFunction> bias(attn::BiasAttr attr, const Context &context) 
   if (!array)
     return array.takeError();
   return [a = *array](double s, const Pair &p, Mode mode) {
-    return rounded(s + a.broadcastAt({p.batch, p.head, p.queryIndex, p.key}), mode);
+    return rounded(s + a.broadcastAt({p.batch, p.head, p.queryIndex, p.keyIndex}), mode);
   };
 }
 

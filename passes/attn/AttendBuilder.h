@@ -23,6 +23,8 @@ private:
   void emitItem(Value item);
   void loadItem(Value item);
   void loadRows();
+  /// Sets of the rows' queries.
+  void loadTree();
   /// A column of one value for each row of the walk; rows beyond the item's repeat its last one.
   Value
   rowTile(mlir::Type element,
@@ -30,8 +32,6 @@ private:
   /// Addresses of the item's rows in a Q-like array, nowhere where `wanted` (i1) is false.
   Value rowAddresses(const TokenArray &array, Value wanted);
   Value perHead(int buffer);
-  /// Smallest and largest value of a per-head integer over the item's heads.
-  std::pair<Value, Value> perHeadRange(unsigned scalar);
   /// The state over all keys: what the slices saw, brought to their common maximum.
   State foldSlices(State state);
   void store(State state);

@@ -105,24 +105,6 @@ Value AttendBuilder::perHead(int buffer) {
   });
 }
 
-std::pair<Value, Value> AttendBuilder::perHeadRange(unsigned scalar) {
-  int buffer = k.signature.scalars[scalar].perHeadBuffer;
-  auto load = [&](Value head) -> Value {
-    Value raw =
-        memref::LoadOp::create(k.b, k.loc, k.pointer(buffer), k.mul(head, k.stride(buffer, 0)));
-    return arith::IndexCastOp::create(k.b, k.loc, k.b.getIndexType(), raw);
-  };
-  Value first = k.mul(kvHead, k.idx(group));
-  Value start = load(first);
-  SmallVector<Value> range =
-      k.forEach(k.add(first, k.idx(1)), k.add(first, k.idx(group)), {start, start},
-                [&](Value head, ValueRange carried) -> SmallVector<Value> {
-                  Value value = load(head);
-                  return {k.min(carried[0], value), k.max(carried[1], value)};
-                });
-  return {range[0], range[1]};
-}
-
 void AttendBuilder::loadRows() {
   Type i32 = k.b.getI32Type();
   auto cast = [&](Value index) {
@@ -155,6 +137,8 @@ void AttendBuilder::loadRows() {
           return arith::IndexCastOp::create(k.b, k.loc, k.b.getI64Type(), address).getResult();
         });
   }
+  if (k.signature.findBuffer(BufferRole::Tree) >= 0)
+    loadTree();
   int q = k.signature.findBuffer(BufferRole::Query);
   TokenArray array(k, q, op.isRaggedQuery());
   Location named = k.named("q");
@@ -163,6 +147,19 @@ void AttendBuilder::loadRows() {
                            KernelBuilder::called("q_rows", rowAddresses(array, Value())));
   query = tile::LoadOp::create(k.b, named, k.tileType(rowCount, op.getQkDim(), k.elementType(q)),
                                k.pointer(q), addresses, Value(), array.innerStride, Value());
+}
+
+void AttendBuilder::loadTree() {
+  int buffer = k.signature.findBuffer(BufferRole::Tree);
+  rows.treeSet = KernelBuilder::called(
+      "tree_set", rowTile(k.b.getI64Type(), [&](Value queryIndex, Value, Value, Value row) {
+        Value offset = op.isRaggedQuery() ? k.mul(k.add(queryBase, queryIndex), k.stride(buffer, 0))
+                                          : k.add(k.mul(batch, k.stride(buffer, 0)),
+                                                  k.mul(queryIndex, k.stride(buffer, 1)));
+        Value used = k.select(k.cmp(Pred::slt, row, rowsUsed), offset, k.idx(0));
+        return memref::LoadOp::create(k.b, k.loc, k.pointer(buffer), used).getResult();
+      }));
+  rows.placeByTree(k);
 }
 
 AttendBuilder::State AttendBuilder::foldSlices(State state) {

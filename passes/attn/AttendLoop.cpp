@@ -214,7 +214,9 @@ AttendBuilder::State AttendBuilder::walkKeys() {
   TileWalk walk(k, bounds,
                 {KernelBuilder::called("first_position", low),
                  KernelBuilder::called("last_position", high), queryLen, keyLen, keyBegin, keyEnd,
-                 [&](unsigned scalar) { return perHeadRange(scalar); }},
+                 [&](unsigned scalar) {
+                   return perHeadRange(k, scalar, k.mul(kvHead, k.idx(group)), group);
+                 }},
                 keys);
 
   Value zero = k.idx(0);

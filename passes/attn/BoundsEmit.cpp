@@ -8,6 +8,24 @@ using namespace llmopt;
 using attn::BoundExprKind;
 using Pred = arith::CmpIPredicate;
 
+std::pair<Value, Value> llmopt::perHeadRange(KernelBuilder &k, unsigned scalar, Value first,
+                                             int64_t count) {
+  int buffer = k.signature.scalars[scalar].perHeadBuffer;
+  auto load = [&](Value head) -> Value {
+    Value raw =
+        memref::LoadOp::create(k.b, k.loc, k.pointer(buffer), k.mul(head, k.stride(buffer, 0)));
+    return arith::IndexCastOp::create(k.b, k.loc, k.b.getIndexType(), raw);
+  };
+  Value start = load(first);
+  SmallVector<Value> range =
+      k.forEach(k.add(first, k.idx(1)), k.add(first, k.idx(count)), {start, start},
+                [&](Value head, ValueRange carried) -> SmallVector<Value> {
+                  Value value = load(head);
+                  return {k.min(carried[0], value), k.max(carried[1], value)};
+                });
+  return {range[0], range[1]};
+}
+
 TileWalk::TileWalk(KernelBuilder &k, const attn::MaskBounds &bounds, Range range, int64_t keys)
     : k(k), keys(keys), keyBegin(range.keyBegin), keyEnd(range.keyEnd),
       noTile(k.idx(attn::kUnbounded)) {

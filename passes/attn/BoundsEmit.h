@@ -10,6 +10,10 @@ namespace llmopt {
 std::pair<mlir::Value, mlir::Value> positionRange(KernelBuilder &k, mlir::Value firstRow,
                                                   mlir::Value rowCount, mlir::Value flags);
 
+/// Smallest and largest value of a per-head integer over `count` heads from `first` on.
+std::pair<mlir::Value, mlir::Value> perHeadRange(KernelBuilder &k, unsigned scalar,
+                                                 mlir::Value first, int64_t count);
+
 /// Emits the two questions that the loop over key tiles asks, for one work item.
 /// Keys outside [keyBegin, keyEnd) count as not visible.
 class TileWalk {

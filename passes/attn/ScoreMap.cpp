@@ -31,6 +31,15 @@ void ScoreMap::moveToSlice(RankedTensorType products) {
   key = arith::AddIOp::create(region, k.named("slice_key"), key, skipped);
 }
 
+void RowTiles::placeByTree(KernelBuilder &k) {
+  Value base = k.toI32(k.sub(keyLen, queryLen));
+  position = KernelBuilder::called(
+      "tree_position", k.map(cast<RankedTensorType>(position.getType()), {treeSet, query},
+                             [&](OpBuilder &b, ValueRange x, Value, Value) -> SmallVector<Value> {
+                               return {attn::emitTreePosition(b, k.loc, x[0], base, x[1])};
+                             }));
+}
+
 ScoreMap::~ScoreMap() { delete block; }
 
 Value ScoreMap::input(Value tile) {
@@ -40,6 +49,17 @@ Value ScoreMap::input(Value tile) {
   inputs.push_back(tile);
   Type element = cast<RankedTensorType>(tile.getType()).getElementType();
   return block->insertArgument(inputs.size() - 1, element, k.loc);
+}
+
+Value ScoreMap::keyPosition() {
+  if (!rows.treeSet)
+    return key;
+  if (!treePosition) {
+    Value base = arith::SubIOp::create(region, k.loc, keyLength(), queryLength());
+    Value own = arith::SubIOp::create(region, k.loc, key, base);
+    treePosition = attn::emitTreePosition(region, k.loc, input(rows.treeSet), base, own);
+  }
+  return treePosition;
 }
 
 Value ScoreMap::number(Attribute owner, unsigned index) {

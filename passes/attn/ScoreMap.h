@@ -10,12 +10,16 @@ namespace llmopt {
 /// What is known of an item's packed rows, as tiles of one column.
 struct RowTiles {
   mlir::Value position;                ///< i32
+  mlir::Value treeSet;                 ///< i64, where the mask holds a tree
   mlir::Value query;                   ///< i32, index of the query in its sequence
   mlir::Value head;                    ///< i32, query head
   mlir::Value batch, queryLen, keyLen; ///< index
   /// Per-head numbers (buffer -> f32 or i32) and row addresses of rank-4 operands
   /// (buffer -> i64).
   llvm::DenseMap<int, mlir::Value> perHead, addresses;
+
+  /// Positions by the rows' tree sets.
+  void placeByTree(KernelBuilder &k);
 };
 
 /// Collects the operands that scale, score modifications and mask ask for while they emit
@@ -35,7 +39,8 @@ public:
   mlir::Value buildMask(mlir::Value scores, mlir::Value keyBegin);
 
   mlir::Value queryPosition() override { return input(rows.position); }
-  mlir::Value keyPosition() override { return key; }
+  mlir::Value keyPosition() override;
+  mlir::Value keyIndex() override { return key; }
   mlir::Value queryIndex() override { return input(rows.query); }
   mlir::Value batch() override { return k.toI32(rows.batch); }
   mlir::Value head() override { return input(rows.head); }
@@ -43,6 +48,7 @@ public:
   mlir::Value keyLength() override { return k.toI32(rows.keyLen); }
   mlir::Value number(mlir::Attribute owner, unsigned index) override;
   mlir::Value element(unsigned arg) override;
+  mlir::Value querySet(unsigned arg) override { return input(rows.treeSet); }
   mlir::Value inlineRegion(unsigned index, mlir::Value score) override;
 
 private:
@@ -58,7 +64,7 @@ private:
 
   KernelBuilder &k;
   const RowTiles &rows;
-  mlir::Value keyBase, keyEnd, key;
+  mlir::Value keyBase, keyEnd, key, treePosition;
   int64_t slices;
   mlir::Block *block;
   mlir::OpBuilder region;

@@ -163,6 +163,7 @@ void Signature::addAttention() {
 
 void Signature::addArgs() {
   attn::ArgAttr sink = attention.getSinkAttr();
+  attn::TreeAttr tree = attn::treeOf(attention.getMaskAttr());
   for (auto [i, operand] : llvm::enumerate(attention.getArgs())) {
     std::string name = ("arg" + Twine(i)).str();
     if (!isTensor(operand.getType())) {
@@ -174,6 +175,8 @@ void Signature::addArgs() {
     BufferRole role = BufferRole::PerHead;
     if (sink && sink.getIndex() == i)
       role = BufferRole::SinkLogit;
+    else if (tree && tree.getArg() == i)
+      role = BufferRole::Tree;
     else if (type.getRank() == 4)
       role = type.getElementType().isInteger() ? BufferRole::DenseMask : BufferRole::Bias;
     args.push_back(buffers.size());
@@ -339,7 +342,7 @@ private:
 attn::MaskBounds llmopt::boundsOf(const Signature &signature) {
   attn::AttentionOp op = signature.attention;
   if (attn::MaskAttrInterface mask = op.getMaskInterface())
-    return mask.getBounds(SlotBounds(signature));
+    return attn::boundsOfMask(mask, SlotBounds(signature));
   return {attn::IntervalSet::all(), attn::IntervalSet::all()};
 }
 

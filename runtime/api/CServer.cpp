@@ -177,7 +177,8 @@ llmopt_status *llmopt_server_submit(llmopt_server *server, const llmopt_request 
     params.samplingSeed = given.seed;
     params.greedy = given.greedy != 0;
     params.stopTokens = {given.stop_tokens, given.stop_tokens_n};
-    StatusOr<uint64_t> submitted = server->server->submit(params);
+    StatusOr<uint64_t> submitted =
+        server->server->submit(params, given.samples ? given.samples : 1);
     if (!submitted)
       return submitted.status();
     *id = *submitted;

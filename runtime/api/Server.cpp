@@ -1,5 +1,6 @@
 #include "runtime/api/Server.h"
 
+#include <algorithm>
 #include <thread>
 
 using namespace llmopt::runtime;
@@ -28,6 +29,7 @@ ExecutorOptions executorOptions(ServerOptions &options) {
   made.prefillTokens = scheduler.chunkTokens;
   made.stepsInFlight = scheduler.stepsInFlight;
   made.deviceDrafts = uint32_t(scheduler.deviceDrafts.size());
+  made.draftTrees = scheduler.draftTrees();
   return made;
 }
 
@@ -66,13 +68,17 @@ StatusOr<std::unique_ptr<Server>> Server::create(std::shared_ptr<Device> device,
 
 Server::~Server() = default;
 
-StatusOr<uint64_t> Server::submit(const RequestParams &params) {
-  StatusOr<RequestHandle> handle = scheduler->submit(params, clock.now());
-  if (!handle)
-    return handle.status();
-  numbers[handle->slot] = ++submitted;
-  handles[submitted] = *handle;
-  return submitted;
+StatusOr<uint64_t> Server::submit(const RequestParams &params) { return submit(params, 1); }
+
+StatusOr<uint64_t> Server::submit(const RequestParams &params, uint32_t samples) {
+  std::vector<RequestHandle> given(std::min(samples, scheduler->options().maxRunning + 1));
+  LLMOPT_RETURN_IF_ERROR(scheduler->submit(params, given, clock.now()));
+  uint64_t first = submitted + 1;
+  for (RequestHandle handle : given) {
+    numbers[handle.slot] = ++submitted;
+    handles[submitted] = handle;
+  }
+  return first;
 }
 
 bool Server::abort(uint64_t request) {

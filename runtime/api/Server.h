@@ -53,6 +53,9 @@ public:
   /// Queues a request; its number names it in events and is never used again. Errors as
   /// Scheduler::submit.
   StatusOr<uint64_t> submit(const RequestParams &params);
+  /// Several samples of one prompt, which is computed once (Scheduler::submit). Gives the
+  /// number of the first; the others have the numbers behind it. Each ends by itself.
+  StatusOr<uint64_t> submit(const RequestParams &params, uint32_t samples);
   /// False when it has ended already.
   bool abort(uint64_t request);
   /// Launches a step or takes the results of one; false when there is nothing to do. A failure

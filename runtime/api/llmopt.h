@@ -198,6 +198,9 @@ typedef struct llmopt_request {
   int32_t greedy;
   const uint32_t *stop_tokens; /* at most 8 */
   size_t stop_tokens_n;
+  /* Answers to this prompt, which is computed once (0: one). Their ids are `id`, `id` + 1, ...,
+   * their seeds `seed`, `seed` + 1, ...; each ends by itself. */
+  uint32_t samples;
 } llmopt_request;
 
 /* InvalidArgument for an empty or too long prompt, ResourceExhausted where the queue is full or

@@ -40,6 +40,7 @@ enum class BufferRole : uint8_t {
   PartialLseIn,     ///< attn.merge: (N, T, H), f32
   Output,           ///< as Query with d_v
   Lse,              ///< f32 (B, L, H) or (T, H)
+  Tree,             ///< i64 (B, L) or (T): of each query its ancestors among the sequence's queries
   ItemOffsets = 64, ///< u32 (workers + 1)
   Items,            ///< WorkItem
   Rows,             ///< RowEntry

@@ -23,7 +23,7 @@ constexpr uint32_t kMaxSharedBytes = 1u << 20;
 constexpr uint32_t kMaxClusterBlocks = 16;
 
 bool isKnown(BufferRole role) {
-  return role <= BufferRole::Lse ||
+  return role <= BufferRole::Tree ||
          (role >= BufferRole::ItemOffsets && role <= BufferRole::Counters);
 }
 

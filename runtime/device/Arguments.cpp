@@ -310,7 +310,8 @@ std::string_view toString(BufferRole role) {
                                         "partial outputs",
                                         "partial LSE",
                                         "output",
-                                        "LSE"};
+                                        "LSE",
+                                        "tree"};
   auto index = static_cast<size_t>(role);
   return index < std::size(names) ? names[index] : "plan";
 }

@@ -105,6 +105,8 @@ Dimensions dimensionsOf(const Program &program, const Buffer &buffer) {
     return sequenceDimensions(rank, D::Query, D::QueryToken, {D::QueryHead, D::DV});
   case BufferRole::Lse:
     return sequenceDimensions(rank, D::Query, D::QueryToken, {D::QueryHead});
+  case BufferRole::Tree:
+    return sequenceDimensions(rank, D::Query, D::QueryToken, {});
   case BufferRole::Key:
     return sequenceDimensions(rank, D::Key, D::KeyToken, {D::KvHead, D::DQk});
   case BufferRole::Value:

@@ -16,7 +16,7 @@ double llmopt::runtime::randomAt(uint64_t seed, uint64_t position, uint64_t stre
 
 SimExecutor::SimExecutor(const SimOptions &options, const StepCost &cost, TokenSource &source)
     : options(options), cost(cost), source(source), mirror(options.groups, options.tableSlots),
-      ring(options.stepsInFlight + 1), lengths(options.tableSlots) {
+      ring(options.stepsInFlight + 1), lasts(options.tableSlots) {
   for (Slot &slot : ring) {
     slot.rows.reserve(options.maxRows);
     slot.result.rows.reserve(options.maxRows);
@@ -26,7 +26,7 @@ SimExecutor::SimExecutor(const SimOptions &options, const StepCost &cost, TokenS
 
 Status SimExecutor::reopen() {
   mirror = TableMirror(options.groups, options.tableSlots);
-  std::fill(lengths.begin(), lengths.end(), 0);
+  std::fill(lasts.begin(), lasts.end(), Last());
   submitted = taken = 0;
   return {};
 }
@@ -35,7 +35,8 @@ Status SimExecutor::restore(std::span<const uint8_t> snapshot) {
   StatusOr<StepInput> input = StepInput::parse(snapshot);
   if (!input)
     return input.status();
-  std::fill(lengths.begin(), lengths.end(), kUnknown);
+  for (Last &last : lasts)
+    last.length = kUnknown;
   return mirror.apply(*input);
 }
 
@@ -54,13 +55,16 @@ StatusOr<SimExecutor::RowState> SimExecutor::baseOf(const StepInput &input,
                         input.header().stepId, row.predecessorRow, row.predecessorStep);
     base = before->rows[row.predecessorRow];
   }
-  bool continues = row.phase != step::Phase::Prefill && lengths[row.tableSlot] != kUnknown;
-  if ((continues && lengths[row.tableSlot] != base.length) || base.length < row.baseLength ||
+  const Last &last = lasts[row.tableSlot];
+  // A prompt that is begun anew, or a fork, has the slot of a sequence that has ended.
+  bool continues = row.phase != step::Phase::Prefill && last.length != kUnknown &&
+                   last.request == row.request && last.generation == row.generation;
+  if ((continues && last.length != base.length) || base.length < row.baseLength ||
       base.length + row.tokenCount > row.lengthBound)
     return makeStatus(StatusCode::Internal,
                       "step {}: a row of table slot {} begins at {}; its last row ended at {}, the "
                       "bounds are {} and {}",
-                      input.header().stepId, row.tableSlot, base.length, lengths[row.tableSlot],
+                      input.header().stepId, row.tableSlot, base.length, last.length,
                       row.baseLength, row.lengthBound);
   return base;
 }
@@ -110,7 +114,7 @@ Status SimExecutor::run(const StepInput &input, Slot &slot, StepCost::Work &tota
     RowState after = *base;
     after.length += row.phase == step::Phase::Prefill ? row.tokenCount : 1 + accepted;
     after.outputPosition += out.tokenCount;
-    lengths[row.tableSlot] = after.length;
+    lasts[row.tableSlot] = {after.length, row.request, row.generation};
     slot.rows.push_back(after);
     result.rows.push_back(out);
     cost.addRow(total, base->length, row.tokenCount);

@@ -59,7 +59,11 @@ private:
   TableMirror mirror;
   std::vector<Slot> ring; ///< of D + 1: the last result stays valid
   uint64_t submitted = 0, taken = 0;
-  std::vector<uint32_t> lengths; ///< of each table slot, as its last row left it
+  /// Of each table slot, as its last row left it.
+  struct Last {
+    uint32_t length = 0, request = UINT32_MAX, generation = 0;
+  };
+  std::vector<Last> lasts;
   StepCost::Work work;
   int64_t deviceFree = 0, busy = 0;
 };

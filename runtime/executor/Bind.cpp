@@ -23,6 +23,9 @@ Status checkOptions(const ExecutorOptions &options) {
   if (options.deviceDrafts > options.memory.maxDraft)
     return invalidArgument("{} drafts of the device; the block manager serves {}",
                            options.deviceDrafts, options.memory.maxDraft);
+  if (options.draftTrees && options.memory.maxDraft >= kMostTreeTokens)
+    return invalidArgument("trees of {} drafts; at most {} are allowed", options.memory.maxDraft,
+                           kMostTreeTokens - 1);
   for (const LayerGroup &group : options.groups)
     if (!group.extraArrays.empty() && group.extraArrays.size() != group.layers.size())
       return invalidArgument("a layer group has further arrays for {} of its {} layers",
@@ -40,6 +43,7 @@ ModelExecutor::ModelExecutor(std::shared_ptr<Device> device, ExecutorOptions opt
   for (StepRecord &record : ring) {
     record.rows.reserve(most);
     record.drafts.reserve(most * this->options.deviceDrafts);
+    record.moves.reserve(this->options.draftTrees ? most * this->options.memory.maxDraft : 0);
     record.result.rows.reserve(most);
     record.result.tokens.reserve(most * (1 + this->options.memory.maxDraft));
   }
@@ -69,8 +73,9 @@ StatusOr<std::unique_ptr<ModelExecutor>> ModelExecutor::create(std::shared_ptr<D
                                layer, count - 1);
       made->layers[layer] = {g, i};
     }
-  StatusOr<LayerKernels> kernels = LayerKernels::load(
-      *made->device, own.groups, own.rules, {own.prefillTokens, own.memory.maxDraft}, source);
+  StatusOr<LayerKernels> kernels =
+      LayerKernels::load(*made->device, own.groups, own.rules,
+                         {own.prefillTokens, own.memory.maxDraft, own.draftTrees}, source);
   if (!kernels)
     return kernels.status();
   made->kernels = *std::move(kernels);
@@ -144,6 +149,10 @@ Status ModelExecutor::allocateArrays() {
       return made.status();
     *arrays[i] = *std::move(made);
   }
+  StatusOr<DeviceMemory> sets = device->allocate(options.maxTokens * sizeof(uint64_t));
+  if (!sets)
+    return sets.status();
+  trees = *std::move(sets);
   // Lengths and offsets go to the kernels in the plan; these only stand for them.
   for (DeviceMemory *each : {&lengths, &offsets}) {
     StatusOr<DeviceMemory> made =
@@ -188,7 +197,7 @@ CallArguments ModelExecutor::argumentsOf(uint32_t g, uint32_t layer,
       given.arrays[buffer.name] = memory.values(g, layer);
       break;
     case BufferRole::BlockTable:
-      given.arrays[buffer.name] = memory.table(g);
+      given.arrays[buffer.name] = memory.table(g, buffer.extents.size() == 1);
       break;
     case BufferRole::SlotMapping:
       given.arrays[buffer.name] =
@@ -198,9 +207,13 @@ CallArguments ModelExecutor::argumentsOf(uint32_t g, uint32_t layer,
       given.arrays[buffer.name] =
           ArrayRef::contiguous(lengths.data(), ElementType::I32, {sequences});
       break;
+    case BufferRole::TableIndptr: // the plan says where a sequence's part begins
     case BufferRole::CuSeqlensQ:
       given.arrays[buffer.name] =
           ArrayRef::contiguous(offsets.data(), ElementType::I32, {sequences + 1});
+      break;
+    case BufferRole::Tree:
+      given.arrays[buffer.name] = ArrayRef::contiguous(trees.data(), ElementType::I64, {tokens});
       break;
     default:
       break;

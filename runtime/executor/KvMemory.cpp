@@ -121,6 +121,40 @@ Status KvMemory::apply(const StepInput &input, bool tables, Stream &stream) {
   return {};
 }
 
+Status KvMemory::moveTokens(std::span<const TokenMove> moves, Stream &stream) {
+  for (const TokenMove &move : moves)
+    for (uint32_t g = 0; g < groups.size(); ++g) {
+      int64_t from = slotOf(g, move.tableSlot, move.from), to = slotOf(g, move.tableSlot, move.to);
+      if (from < 0 || to < 0)
+        return makeStatus(StatusCode::Internal,
+                          "token {} of table slot {} goes to slot {}; one of them has no page in "
+                          "layer group {}",
+                          move.from, move.tableSlot, move.to, g);
+      for (uint32_t layer = 0; layer < groups[g].layers.size(); ++layer)
+        for (bool values : {false, true})
+          LLMOPT_RETURN_IF_ERROR(moveToken(g, pool(g, layer, values), from, to, stream));
+    }
+  return {};
+}
+
+/// A token's heads lie in one run, or each in a run of its own.
+Status KvMemory::moveToken(uint32_t group, const ArrayRef &array, int64_t from, int64_t to,
+                           Stream &stream) {
+  int64_t slots = groups[group].pages.pageSize;
+  bool tokenMajor = groups[group].kvOrder == bundle::KvOrder::TokenMajor;
+  int64_t runs = tokenMajor ? 1 : array.shape[1], slotDim = tokenMajor ? 1 : 2;
+  size_t bytes = size_t(array.strides[size_t(slotDim)]) * bytesOf(array.type);
+  for (int64_t run = 0; run < runs; ++run) {
+    auto at = [&](int64_t slot) {
+      int64_t offset = slot / slots * array.strides[0] +
+                       slot % slots * array.strides[size_t(slotDim)] + run * array.strides[1];
+      return static_cast<uint8_t *>(array.data) + offset * bytesOf(array.type);
+    };
+    LLMOPT_RETURN_IF_ERROR(stream.copyWithin(at(to), at(from), bytes));
+  }
+  return {};
+}
+
 Status KvMemory::copyOut(std::span<const kv::PageMove> moves, Stream &stream) {
   for (const kv::PageMove &move : moves)
     LLMOPT_RETURN_IF_ERROR(stream.copyOut(hostPage(move.group, move.host),
@@ -158,12 +192,23 @@ int64_t KvMemory::slotOf(uint32_t group, uint32_t tableSlot, uint32_t position) 
   return id < 0 ? -1 : id * pageSize + position % pageSize;
 }
 
-ArrayRef KvMemory::table(uint32_t group) const {
-  return ArrayRef::contiguous(tables[group].memory.data(), bundle::ElementType::I32,
-                              {tableSlots, tables[group].columns});
+ArrayRef KvMemory::table(uint32_t group, bool flat) const {
+  int64_t columns = tables[group].columns;
+  std::vector<int64_t> shape = {tableSlots, columns};
+  if (flat)
+    shape = {tableSlots * columns};
+  return ArrayRef::contiguous(tables[group].memory.data(), bundle::ElementType::I32, shape);
 }
 
-ArrayRef KvMemory::keys(uint32_t group, uint32_t layer) const { return pool(group, layer, false); }
+ArrayRef KvMemory::keys(uint32_t group, uint32_t layer) const {
+  ArrayRef array = pool(group, layer, false);
+  if (groups[group].interleaved) { // V lies right behind K
+    array.shape.insert(array.shape.begin() + 1, 2);
+    array.strides.insert(array.strides.begin() + 1,
+                         array.shape[2] * array.shape[3] * array.shape[4]);
+  }
+  return array;
+}
 
 ArrayRef KvMemory::values(uint32_t group, uint32_t layer) const { return pool(group, layer, true); }
 
@@ -176,7 +221,9 @@ ArrayRef KvMemory::pool(uint32_t group, uint32_t layer, bool values) const {
   ArrayRef array;
   array.data = pages.data() + at;
   array.type = of.type;
-  array.shape = {int64_t(pages.size() / of.pages.pageBytes()), slots, heads, dim};
-  array.strides = {int64_t(of.pages.pageBytes() / bytesOf(of.type)), heads * dim, dim, 1};
+  bool tokenMajor = of.kvOrder == bundle::KvOrder::TokenMajor;
+  int64_t outer = tokenMajor ? slots : heads, inner = tokenMajor ? heads : slots;
+  array.shape = {int64_t(pages.size() / of.pages.pageBytes()), outer, inner, dim};
+  array.strides = {int64_t(of.pages.pageBytes() / bytesOf(of.type)), inner * dim, dim, 1};
   return array;
 }

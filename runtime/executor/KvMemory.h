@@ -8,6 +8,7 @@
 #include "runtime/device/Arguments.h"
 #include "runtime/device/Device.h"
 #include "runtime/executor/LayerKernels.h"
+#include "runtime/executor/StepRows.h"
 #include "runtime/kv/Admission.h"
 #include "runtime/kv/PageMover.h"
 #include "runtime/kv/PoolLayout.h"
@@ -39,15 +40,18 @@ public:
   /// The table changes of a step or a snapshot (none, where a snapshot held them already),
   /// then its page copies.
   Status apply(const StepInput &input, bool tables, Stream &stream);
+  /// Tokens of sequences to other slots of them, in all groups and layers.
+  Status moveTokens(std::span<const TokenMove> moves, Stream &stream);
   Status copyOut(std::span<const kv::PageMove> moves, Stream &stream);
   /// DataLoss where a page is not as it was (only with `verifySwaps`).
   Status copyIn(std::span<const kv::PageMove> moves, Stream &stream);
 
   /// Slot in a pool of a sequence's token; -1 where its table has no page.
   int64_t slotOf(uint32_t group, uint32_t tableSlot, uint32_t position) const;
-  /// (table slots, columns), on the device.
-  ArrayRef table(uint32_t group) const;
-  /// (pages, slots, heads, dimension) of a layer, by its place in its group.
+  /// (table slots, columns), on the device; or all of it in one dimension.
+  ArrayRef table(uint32_t group, bool flat) const;
+  /// Pages of a layer, by its place in its group, as its kernels see them; where K and V lie in
+  /// one pool, `keys` is that pool.
   ArrayRef keys(uint32_t group, uint32_t layer) const;
   ArrayRef values(uint32_t group, uint32_t layer) const;
 
@@ -68,6 +72,7 @@ private:
   uint8_t *hostPage(uint32_t group, kv::PageId id);
   Status applyTables(const StepInput &input, Stream &stream);
   ArrayRef pool(uint32_t group, uint32_t layer, bool values) const;
+  Status moveToken(uint32_t group, const ArrayRef &array, int64_t from, int64_t to, Stream &stream);
 
   std::vector<LayerGroup> groups;
   uint32_t tableSlots = 0;

@@ -39,11 +39,17 @@ Status checkAppend(const Program &program, const LayerGroup &group, const std::s
                            name);
   for (const bundle::Buffer &buffer : program.buffers) {
     bool key = buffer.role == BufferRole::KeyPool, value = buffer.role == BufferRole::ValuePool;
-    std::vector<int64_t> wanted = {-1, group.pages.pageSize, group.kvHeads,
-                                   key ? group.keyDim : group.valueDim};
+    std::vector<int64_t> wanted = {-1};
+    if (group.interleaved)
+      wanted.push_back(2);
+    if (group.kvOrder == bundle::KvOrder::TokenMajor)
+      wanted.insert(wanted.end(), {group.pages.pageSize, group.kvHeads});
+    else
+      wanted.insert(wanted.end(), {group.kvHeads, group.pages.pageSize});
+    wanted.push_back(key ? group.keyDim : group.valueDim);
     if ((key || value) && buffer.extents != wanted)
-      return invalidArgument("kernel '{}' appends to pages of another size, number of heads or "
-                             "dimension than its layer group's ({} slots, {} heads, {} and {})",
+      return invalidArgument("kernel '{}' appends to pages of another form, size, number of heads "
+                             "or dimension than its layer group's ({} slots, {} heads, {} and {})",
                              name, group.pages.pageSize, group.kvHeads, group.keyDim,
                              group.valueDim);
   }
@@ -56,13 +62,16 @@ Status checkAttend(const Program &program, const LayerGroup &group, const std::s
     return invalidArgument("kernel '{}' is to attend and does not, or appends too; give a spec "
                            "with nothing but attn.attention",
                            name);
-  if (facts.kvForm != bundle::KvForm::Paged || facts.tableForm != bundle::TableForm::BlockTable ||
-      facts.queryForm != bundle::QueryForm::Ragged || facts.interleaved ||
-      facts.kvOrder != bundle::KvOrder::TokenMajor)
+  if (facts.kvForm != bundle::KvForm::Paged || facts.queryForm != bundle::QueryForm::Ragged)
     return makeStatus(StatusCode::Unsupported,
-                      "kernel '{}' has another form than the executor's: ragged queries, pages "
-                      "(slots, heads, dimension) with separate K and V, a block table",
+                      "kernel '{}' has another form than the executor's: ragged queries over pages",
                       name);
+  if (facts.interleaved != group.interleaved || facts.kvOrder != group.kvOrder)
+    return invalidArgument(
+        "kernel '{}' has pages of another form than its layer group's ({}-major, "
+        "K and V in {})",
+        name, group.kvOrder == bundle::KvOrder::TokenMajor ? "token" : "head",
+        group.interleaved ? "one pool" : "pools of their own");
   if (facts.queryHeads != group.queryHeads || facts.kvHeads != group.kvHeads ||
       facts.dQk != group.keyDim || facts.dV != group.valueDim ||
       facts.pageSize != group.pages.pageSize)
@@ -72,6 +81,19 @@ Status checkAttend(const Program &program, const LayerGroup &group, const std::s
         name, facts.queryHeads, facts.kvHeads, facts.dQk, facts.dV, facts.pageSize,
         group.queryHeads, group.kvHeads, group.keyDim, group.valueDim, group.pages.pageSize);
   return checkTypes(program, group, name);
+}
+
+/// A verify row whose drafts branch needs a kernel that knows of trees.
+Status checkTree(const Program &program, const KernelRule &rule, bool trees) {
+  bool has = std::ranges::any_of(program.buffers, [](const bundle::Buffer &buffer) {
+    return buffer.role == BufferRole::Tree;
+  });
+  if (has || !trees || rule.phase != step::Phase::Verify)
+    return {};
+  return invalidArgument(
+      "kernel '{}' serves verify rows, whose drafts may branch, and its mask has "
+      "no tree; write mask(tree<argN> and ...), or give chains of drafts",
+      rule.kernel);
 }
 
 /// Loads each name once.
@@ -156,6 +178,7 @@ StatusOr<LayerKernels> LayerKernels::load(Device &device, std::span<const LayerG
     if (!program)
       return program.status();
     LLMOPT_RETURN_IF_ERROR(checkAttend((*program)->program(), groups[rule.group], rule.kernel));
+    LLMOPT_RETURN_IF_ERROR(checkTree((*program)->program(), rule, limits.trees));
     auto at = std::ranges::find(group.attend, *program);
     if (at == group.attend.end())
       at = group.attend.insert(at, *program);

@@ -29,14 +29,17 @@ struct LayerGroup {
   std::vector<uint32_t> layers; ///< of the model
   uint32_t queryHeads = 0, kvHeads = 0, keyDim = 0, valueDim = 0;
   bundle::ElementType type = bundle::ElementType::F32; ///< of Q, K, V, the cache and the output
+  /// How the kernels see a page: (slots, heads, dimension) or (heads, slots, dimension); K and V
+  /// in one pool or in two. Tables of either form do.
+  bundle::KvOrder kvOrder = bundle::KvOrder::TokenMajor;
+  bool interleaved = false;
   std::string appendKernel;
   /// Further arrays of the kernels (a sink's logits) for each layer, in the order of
   /// `layers`; empty where there are none. And values for the kernels' numbers.
   std::vector<std::map<std::string, ArrayRef, std::less<>>> extraArrays;
   std::map<std::string, ScalarValue, std::less<>> numbers;
 
-  /// Of K and V of one layer in a page. A page holds, for each layer, K (slots, heads, keyDim)
-  /// and then V (slots, heads, valueDim).
+  /// Of K and V of one layer in a page. A page holds, for each layer, K and then V.
   uint64_t layerBytes() const {
     return uint64_t(pages.pageSize) * kvHeads * (keyDim + valueDim) * bytesOf(type);
   }
@@ -63,6 +66,7 @@ public:
   struct Limits {
     uint32_t prefillTokens = 1; ///< of a row at most
     uint32_t maxDraft = 0;
+    bool trees = false; ///< of drafts: verify rows need kernels with the mask `tree`
   };
   struct Choice {
     uint32_t minQueries, maxQueries;

@@ -8,7 +8,7 @@
 // A step, on the device's side: table changes, page copies, rows resolved against the steps
 // before (StepRows.h), then for each layer the caller's projections, the append of K and V,
 // attention by the kernels that the rows' phases and lengths choose, and the caller's rest;
-// at the end tokens, drafts and results.
+// at the end tokens and drafts, the accepted branches of trees to their slots, and results.
 //
 // Steps and copies of pages run in the order in which they were given, on a thread of the
 // executor's own: the engine makes the next step meanwhile.
@@ -43,6 +43,7 @@ struct ExecutorOptions {
   uint32_t prefillTokens = 0; ///< of a row; 0: maxTokens
   uint32_t stepsInFlight = 1; ///< D
   uint32_t deviceDrafts = 0;  ///< that the scheduler wants after each token
+  bool draftTrees = false;    ///< drafts may branch; at most 63 a row then
   /// 0 workers: as many as the device runs at a time. Requests whose tables begin with the same
   /// pages share items where the planner finds that it pays.
   PlanOptions plan = {.workers = 0, .cascadeLevels = 2};
@@ -126,6 +127,7 @@ private:
   };
   std::vector<LayerPlace> layers; ///< of the model
   DeviceMemory query, key, value, output, lengths, offsets;
+  DeviceMemory trees; ///< a set for each token
   StepRows rows;
   std::unique_ptr<Mover> pageMover;
 

@@ -67,6 +67,8 @@ Status ModelExecutor::attend(uint32_t bucket, uint32_t group, uint32_t index) {
 
 Status ModelExecutor::runLayers(const ModelBatch &batch) {
   LayerArrays arrays{query.data(), key.data(), value.data(), output.data()};
+  std::span<const uint64_t> sets = rows.treeSets();
+  LLMOPT_RETURN_IF_ERROR(stream->copyIn(trees.data(), sets.data(), sets.size_bytes()));
   StepShape shape{.rows = uint32_t(batch.rows.size())};
   for (const ModelRow &row : batch.rows) {
     shape.longestRow = std::max(shape.longestRow, row.tokenCount);
@@ -94,12 +96,13 @@ Status ModelExecutor::compute(const StepInput &input, StepRecord &record) {
     return nullptr;
   };
   try {
-    LLMOPT_RETURN_IF_ERROR(rows.resolve(input, find));
+    LLMOPT_RETURN_IF_ERROR(rows.resolve(input, options.draftTrees, find));
     ModelBatch batch = rows.batch();
     batch.stream = stream.get();
     if (!batch.rows.empty())
       LLMOPT_RETURN_IF_ERROR(runLayers(batch));
-    return sampleRows(input, rows, model, options.deviceDrafts, record);
+    LLMOPT_RETURN_IF_ERROR(sampleRows(input, rows, model, options.deviceDrafts, record));
+    return memory.moveTokens(record.moves, *stream);
   } catch (const std::bad_alloc &) {
     return makeStatus(StatusCode::ResourceExhausted, "no memory for step {}",
                       input.header().stepId);

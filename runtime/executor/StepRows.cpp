@@ -6,6 +6,13 @@ using namespace llmopt::runtime;
 
 namespace {
 
+bool isChain(std::span<const step::Draft> drafts) {
+  for (size_t i = 0; i < drafts.size(); ++i)
+    if (drafts[i].parent != int(i) - 1)
+      return false;
+  return true;
+}
+
 Status lost(const StepInput &input, uint64_t step, uint32_t row) {
   return makeStatus(StatusCode::Internal,
                     "step {} refers to row {} of step {}, which is not there any more",
@@ -21,12 +28,6 @@ Status StepRows::addRow(const StepInput &input, const step::Row &row, const RowS
     return makeStatus(StatusCode::Internal,
                       "step {}: a row of {} tokens begins at {}; its bounds are {} and {}",
                       input.header().stepId, row.tokenCount, base, row.baseLength, row.lengthBound);
-  for (uint32_t i = 0; i < row.draftCount; ++i)
-    if (input.draftsOf(row)[i].parent != int(i) - 1)
-      return makeStatus(StatusCode::Unsupported,
-                        "step {} has a tree of drafts; kernels have no mask for trees yet, give "
-                        "each draft the one before it as its parent",
-                        input.header().stepId);
   place.push_back(uint32_t(rows.size()));
   rows.push_back({&row, uint32_t(ids.size()), row.tokenCount, base, before.outputPosition});
   for (const step::Token &token : input.tokensOf(row)) {
@@ -48,12 +49,26 @@ Status StepRows::addRow(const StepInput &input, const step::Row &row, const RowS
     ids.push_back(id);
     positions.push_back(base + token.depth);
   }
+  addSets(input.draftsOf(row), row.tokenCount);
   return {};
 }
 
-Status StepRows::resolve(const StepInput &input,
+/// What each token of a row sees of the row: itself and its ancestors.
+void StepRows::addSets(std::span<const step::Draft> drafts, uint32_t tokens) {
+  size_t first = sets.size();
+  if (isChain(drafts)) {
+    sets.resize(first + tokens, ~uint64_t(0));
+    return;
+  }
+  sets.push_back(1);
+  for (size_t i = 0; i < drafts.size(); ++i)
+    sets.push_back(sets[first + size_t(drafts[i].parent + 1)] | uint64_t(2) << i);
+}
+
+Status StepRows::resolve(const StepInput &input, bool trees,
                          const std::function<const StepRecord *(uint64_t)> &find) {
   ids.clear();
+  sets.clear();
   positions.clear();
   logits.clear();
   place.clear();
@@ -62,6 +77,11 @@ Status StepRows::resolve(const StepInput &input,
   size_t nextLogit = 0;
   for (const step::Row &row : input.rows()) {
     RowState base{row.baseLength, row.outputPosition, 0, false};
+    if (!trees && !isChain(input.draftsOf(row)))
+      return makeStatus(StatusCode::Unsupported,
+                        "step {} has a tree of drafts; the executor was made for chains: set "
+                        "ExecutorOptions::draftTrees, with kernels whose mask has a tree",
+                        input.header().stepId);
     if (row.predecessorStep != step::kNoStep) {
       const StepRecord *before = find(row.predecessorStep);
       if (!before || row.predecessorRow >= before->rows.size())
@@ -84,23 +104,40 @@ Status StepRows::resolve(const StepInput &input,
 
 namespace {
 
-/// Tokens of one row: what the model says after each token, as long as it agrees with the
-/// draft that comes next.
-Status sampleRow(const ModelBatch &batch, const ModelRow &row, uint32_t logit, ModelLayers &model,
-                 RowState &state, RowResult &result, std::vector<kv::Token> &tokens) {
+/// The child of token `at` of a row that holds `token`, as an index among the row's tokens; 0
+/// where there is none. Of equal children the first counts.
+uint32_t childWith(std::span<const step::Draft> drafts, std::span<const kv::Token> ids, uint32_t at,
+                   kv::Token token) {
+  for (uint32_t i = at; i < drafts.size(); ++i)
+    if (drafts[i].parent == int(at) - 1 && ids[i + 1] == token)
+      return i + 1;
+  return 0;
+}
+
+/// Tokens of one row: what the model says after each token, down the tree as long as it agrees
+/// with a draft that comes next. Accepted drafts move together.
+Status sampleRow(const StepInput &input, const ModelBatch &batch, const ModelRow &row,
+                 uint32_t logit, ModelLayers &model, RowState &state, RowResult &result,
+                 StepRecord &record) {
   const step::Row &from = *row.row;
+  std::span<const step::Draft> drafts = input.draftsOf(from);
+  std::span<const kv::Token> ids = batch.ids.subspan(row.firstToken, row.tokenCount);
   uint32_t left = from.outputLimit - std::min(from.outputLimit, state.outputPosition);
   uint32_t most = std::max(1u, std::min(1u + from.draftCount, left));
-  for (uint32_t i = 0; i < most; ++i) {
-    StatusOr<kv::Token> token = model.sample({&row, logit + i, state.outputPosition});
+  for (uint32_t at = 0;;) {
+    StatusOr<kv::Token> token = model.sample({&row, logit + at, state.outputPosition});
     if (!token)
       return token.status();
-    tokens.push_back(*token);
+    record.result.tokens.push_back(*token);
     state.last = *token;
     ++state.outputPosition;
-    ++result.tokenCount;
-    if (i < from.draftCount && batch.ids[row.firstToken + i + 1] != *token)
+    if (++result.tokenCount == most)
       break;
+    at = childWith(drafts, ids, at, *token);
+    if (!at)
+      break;
+    if (at != result.tokenCount)
+      record.moves.push_back({from.tableSlot, row.base + at, row.base + result.tokenCount});
   }
   if (from.phase != step::Phase::Prefill)
     state.length = row.base + result.tokenCount;
@@ -116,6 +153,7 @@ Status llmopt::runtime::sampleRows(const StepInput &input, const StepRows &rows,
   record.drafts.assign(input.rows().size() * drafts, 0);
   record.result.rows.clear();
   record.result.tokens.clear();
+  record.moves.clear();
   size_t nextLogit = 0;
   for (size_t i = 0; i < input.rows().size(); ++i) {
     const step::Row &row = input.rows()[i];
@@ -140,8 +178,8 @@ Status llmopt::runtime::sampleRows(const StepInput &input, const StepRows &rows,
       if (nextLogit - first < wanted)
         return makeStatus(StatusCode::Internal, "step {}: row {} samples and wants no logits",
                           input.header().stepId, i);
-      LLMOPT_RETURN_IF_ERROR(sampleRow(batch, modelRow, uint32_t(nextLogit - wanted), model, state,
-                                       result, record.result.tokens));
+      LLMOPT_RETURN_IF_ERROR(sampleRow(input, batch, modelRow, uint32_t(nextLogit - wanted), model,
+                                       state, result, record));
       if (drafts && row.outputLimit > state.outputPosition)
         LLMOPT_RETURN_IF_ERROR(model.draft(modelRow, state.last, state.outputPosition - 1,
                                            std::span(record.drafts).subspan(i * drafts, drafts)));

@@ -6,6 +6,16 @@
 
 namespace llmopt::runtime::kv {
 
+namespace {
+
+Admission refused(Reply reply) {
+  Admission admission;
+  admission.reply = reply;
+  return admission;
+}
+
+} // namespace
+
 /// Calls visit(group, page, partial) for each page that the hit brings, in the order
 /// of the tables; `partial` is the page that is used up to its middle.
 template <typename Visit>
@@ -131,22 +141,16 @@ bool BlockManager::tryPin(Prompt &prompt, const PrefixCache::Hit &hit, Demand &d
   return false;
 }
 
-Admission BlockManager::admit(Prompt &prompt, uint32_t newTokens) {
+/// A sequence with the pages of a hit and for `newTokens` tokens behind it, of the first `end`
+/// of the prompt; all or nothing.
+Admission BlockManager::place(Prompt &prompt, uint32_t newTokens, uint32_t end, bool partial) {
   Admission result;
-  auto refuse = [&](Reply reply) {
-    result.reply = reply;
-    return result;
-  };
-  if (!open)
-    return refuse(Reply::WrongStep);
-  if (prompt.size() == 0 || newTokens == 0)
-    return refuse(Reply::InvalidArgument);
   if (prompt.size() > config.maxTokens)
-    return refuse(Reply::TooLong);
+    return refused(Reply::TooLong);
   if (freeSlots.empty())
-    return refuse(Reply::NoTableSlot);
-  PrefixCache::Hit hit = lookup(prompt, true);
-  auto tokensBehind = [&] { return std::min(newTokens, prompt.size() - hit.tokens); };
+    return refused(Reply::NoTableSlot);
+  PrefixCache::Hit hit = lookup(prompt, partial);
+  auto tokensBehind = [&] { return std::min(newTokens, end - std::min(end, hit.tokens)); };
   Demand demand = newPagesFor(hit, tokensBehind());
   bool pinned = tryPin(prompt, hit, demand);
   if (!pinned && hit.tail != kNoNode) {
@@ -156,7 +160,7 @@ Admission BlockManager::admit(Prompt &prompt, uint32_t newTokens) {
     pinned = tryPin(prompt, hit, demand);
   }
   if (!pinned)
-    return refuse(lackFor(heldAt(uint64_t{hit.tokens} + tokensBehind(), tokensBehind())));
+    return refused(lackFor(heldAt(uint64_t{hit.tokens} + tokensBehind(), tokensBehind())));
 
   result.hit = describeHit(prompt, hit);
   result.newTokens = tokensBehind();
@@ -168,17 +172,50 @@ Admission BlockManager::admit(Prompt &prompt, uint32_t newTokens) {
   loadPages(slot);
   copyHitTail(slot, hit);
   appendPages(slot, hit.tokens + result.newTokens);
-  addRow(slot, result.newTokens);
   updateRelease(slot);
-  if (mutant(Mutant::EarlyHash) && sequences[slot].node != kNoNode) {
-    sequences[slot].committed += result.newTokens;
-    insertTokens(slot, hit.tokens, prompt.ids.subspan(hit.tokens, result.newTokens));
-    sequences[slot].committed -= result.newTokens;
-  }
   ++count.admitted;
   count.queriedTokens += prompt.size();
   count.hitTokens += hit.tokens;
   count.hostHitPages += result.hit.hostPages;
+  return result;
+}
+
+Admission BlockManager::admit(Prompt &prompt, uint32_t newTokens) {
+  if (!open)
+    return refused(Reply::WrongStep);
+  if (prompt.size() == 0 || newTokens == 0)
+    return refused(Reply::InvalidArgument);
+  Admission result = place(prompt, newTokens, prompt.size(), /*partial=*/true);
+  if (result.reply != Reply::Ok)
+    return result;
+  uint32_t slot = result.sequence.slot;
+  addRow(slot, result.newTokens);
+  if (mutant(Mutant::EarlyHash) && sequences[slot].node != kNoNode) {
+    uint32_t had = sequences[slot].committed;
+    sequences[slot].committed += result.newTokens;
+    insertTokens(slot, had, prompt.ids.subspan(had, result.newTokens));
+    sequences[slot].committed -= result.newTokens;
+  }
+  return result;
+}
+
+Admission BlockManager::admitTransfer(Prompt &prompt, uint32_t end, TransferId &transferId) {
+  if (end == 0 || end > prompt.size() || match(prompt).tokens >= end)
+    return refused(Reply::InvalidArgument);
+  Transfer *transfer = nullptr;
+  if (Reply reply = newTransfer({}, transferId, transfer); reply != Reply::Ok)
+    return refused(reply);
+  // Whole pages only: the peer writes behind them without waiting for a copy.
+  Admission result = place(prompt, end, end, /*partial=*/false);
+  if (result.reply != Reply::Ok) {
+    closeTransfer(*transfer);
+    return result;
+  }
+  Sequence &s = sequences[result.sequence.slot];
+  s.bound += result.newTokens;
+  s.transfer = transferId.slot;
+  transfer->sequence = result.sequence;
+  transfer->tokens = result.newTokens;
   return result;
 }
 

@@ -88,6 +88,10 @@ public:
   /// `newTokens` tokens behind the hit, all or nothing. A row of the open step.
   /// At least one token is left to run, however much is cached.
   Admission admit(Prompt &prompt, uint32_t newTokens);
+  /// As `admit`, with slots that a peer fills up to the prompt's token `end` instead of a row;
+  /// see reserveTransfer. Uses whole pages of the cache only. Needs no open step.
+  /// InvalidArgument when as much is cached.
+  Admission admitTransfer(Prompt &prompt, uint32_t end, TransferId &transfer);
   /// Slots for one more row: `tokens` (new and drafts) in the open step.
   Reply reserve(SequenceId sequence, uint32_t tokens);
   /// The row's tokens whose KV is valid now: of a chunk all; of a verify row the
@@ -112,8 +116,8 @@ public:
   // ---- Swap
 
   /// To host memory; the device pages are free when the copy is done. A row in the
-  /// open step is taken back. InFlight while unfinished steps have rows of it, or a
-  /// copy that brings its content has not run.
+  /// open step is taken back. InFlight while unfinished steps have rows of it, a branch of a
+  /// tree is not in place, or a copy that brings its content has not run.
   Reply swapOut(SequenceId sequence);
   /// Back, into new pages (or into cached ones that still have the content); the
   /// next closed step waits for the copy.
@@ -286,6 +290,7 @@ private:
   bool tryPin(Prompt &prompt, const PrefixCache::Hit &hit, Demand &demand);
   void pinHit(const Prompt &prompt, const PrefixCache::Hit &hit, Demand &demand);
   void undoPins();
+  Admission place(Prompt &prompt, uint32_t newTokens, uint32_t end, bool partial);
   void startInserting(uint32_t slot, Prompt &prompt, const PrefixCache::Hit &hit);
   void takeHit(uint32_t slot, const PrefixCache::Hit &hit);
   void loadPages(uint32_t slot);

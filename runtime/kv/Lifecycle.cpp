@@ -69,7 +69,10 @@ void BlockManager::releasePages(uint32_t slot, StepId last) {
   std::erase_if(copies, [slot](const Copy &copy) { return copy.slot == slot; });
   adoptDuplicates(slot);
   bool leak = mutant(Mutant::LeakedReference), twice = mutant(Mutant::DoubleFree);
-  forEachPage(slot, [&](uint32_t, uint32_t, Frame f) {
+  constexpr uint32_t kAhead = 8; // pages
+  forEachPage(slot, [&](uint32_t g, uint32_t page, Frame f) {
+    if (page >= kAhead && holdsPage(slot, g, page - kAhead))
+      pages->fetch(frames(slot, g)[page - kAhead]);
     if (!std::exchange(leak, false))
       pages->dropRef(f, last);
     if (twice && pages->refs(f) > 0) {

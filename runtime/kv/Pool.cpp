@@ -282,7 +282,23 @@ bool Pool::evictFor(uint32_t group) {
   return assignSlab(group);
 }
 
+/// Evictions come in runs, and each looks at lines that have been left alone for long: of the
+/// next three in the list, each is taken a step further.
+void Pool::fetchVictims(Frame f) const {
+  auto after = [&](Frame at) { return frame[at].next; };
+  Frame next = after(f);
+  if (next >= shape.frames())
+    return;
+  cache->fetchLinks(frame[next].node);
+  if ((next = after(next)) >= shape.frames())
+    return;
+  cache->fetchNode(frame[next].node);
+  if ((next = after(next)) < shape.frames())
+    fetch(next);
+}
+
 void Pool::evict(Frame f) {
+  fetchVictims(f);
   ++evictedPages;
   evictedHitPages += frame[f].hit;
   cache->evicted(f, *this);

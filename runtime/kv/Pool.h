@@ -68,6 +68,8 @@ public:
   void addRef(Frame frame);
   /// One owner less. Steps up to `lastStep` may still touch the page.
   void dropRef(Frame frame, StepId lastStep);
+  /// Begins to load what `dropRef` will look at: pages of a sequence lie scattered.
+  void fetch(Frame f) const { __builtin_prefetch(&frame[f], 1); }
   /// The open step reads the page: not to be given away before that step completes.
   void touch(Frame frame, StepId step);
   /// Pages that waited for this step become cached or free.
@@ -183,6 +185,7 @@ private:
   Frame victim(uint32_t group, uint64_t &key) const;
   bool evictFor(uint32_t group);
   void evict(Frame f);
+  void fetchVictims(Frame f) const;
   void renewStamps();
 
   // Slabs.

@@ -105,9 +105,13 @@ NodeId PrefixCache::find(uint64_t hash, NodeId parent, const Token *tokens,
 
 NodeId PrefixCache::newNode() {
   NodeId n = freeNodes;
-  if (n != kNoNode)
+  if (n != kNoNode) {
     freeNodes = nodes[n].next;
-  else if (carved < nodes.size())
+    if (freeNodes != kNoNode) { // the next one that is wanted
+      fetchNode(freeNodes);
+      __builtin_prefetch(tokensOf(freeNodes), 1);
+    }
+  } else if (carved < nodes.size())
     n = carved++;
   else
     return kNoNode;
@@ -260,6 +264,12 @@ void PrefixCache::unlink(NodeId n) {
 }
 
 // ---- Eviction
+
+void PrefixCache::fetchLinks(NodeId n) const {
+  __builtin_prefetch(&buckets[bucketOf(nodes[n].hash)], 1);
+  if (nodes[n].parent != kNoNode)
+    __builtin_prefetch(&nodes[nodes[n].parent], 1);
+}
 
 void PrefixCache::evicted(Frame frame, Pool &pool) {
   NodeId n = pool.node(frame);

@@ -106,6 +106,13 @@ public:
 
   /// Called by a pool that gives up a cached page.
   void evicted(Frame frame, Pool &pool);
+  /// Begin to load what `evicted` will look at: the node; then, when it is there, what it names.
+  void fetchNode(NodeId node) const {
+    __builtin_prefetch(&nodes[node], 1);
+    __builtin_prefetch(&info[node], 1);
+    __builtin_prefetch(&refs[size_t{node} * slots], 1);
+  }
+  void fetchLinks(NodeId node) const;
   /// Forgets all nodes. Nobody may hold one any more.
   void reset();
 

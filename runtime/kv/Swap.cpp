@@ -100,7 +100,7 @@ Reply BlockManager::swapOut(SequenceId id) {
   if (s->phase != Phase::Running)
     return Reply::SwappedOut;
   uint32_t openRow = open && row(id.slot, open) > 0 ? 1 : 0;
-  if (s->rows > openRow || s->transfer != kNoSlot || contentIsComing(id.slot))
+  if (s->rows > openRow || s->unsettled > 0 || s->transfer != kNoSlot || contentIsComing(id.slot))
     return Reply::InFlight;
   if (!hostPages)
     return Reply::NoHostRoom;

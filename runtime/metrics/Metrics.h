@@ -62,6 +62,8 @@ struct ServingMetrics {
   uint64_t tokensDiscarded = 0;  ///< of discarded or failed rows
   uint64_t draftsProposed = 0, draftsAccepted = 0;
   uint64_t preemptions = 0, swapOuts = 0, swapIns = 0, steps = 0;
+  uint64_t forks = 0; ///< samples that share the pages of their prompt with another
+  uint64_t transfers = 0, tokensTransferred = 0; ///< KV that other machines computed
   uint64_t discardedRows = 0; ///< rows of requests that had ended when the step was done
   uint64_t finished[kFinishReasons] = {};
   uint64_t rejected[kRejectReasons] = {};

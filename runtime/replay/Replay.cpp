@@ -2,10 +2,12 @@
 
 #include "runtime/engine/SimExecutor.h"
 #include "runtime/kv/Pool.h"
+#include "runtime/replay/DeviceTime.h"
 #include "runtime/replay/SimMover.h"
 
 #include <algorithm>
 #include <chrono>
+#include <thread>
 
 using namespace llmopt::runtime;
 
@@ -28,7 +30,8 @@ private:
 class Replayer : public RequestListener, public TokenSource {
 public:
   Replayer(const Trace &trace, const ReplayOptions &options)
-      : trace(trace), options(options), clock(int64_t(options.hostSeconds * 1e9)) {}
+      : trace(trace), options(options), simClock(int64_t(options.hostSeconds * 1e9)),
+        clock(options.device ? static_cast<Clock &>(deviceClock) : simClock) {}
 
   StatusOr<ReplayReport> run();
 
@@ -36,8 +39,10 @@ public:
     Progress &state = progress[indexOf[request.slot]];
     if (state.given == 0)
       state.firstToken = now;
-    for (kv::Token token : tokens)
-      report.wrongTokens += token != outputToken(indexOf[request.slot], int32_t(state.given++));
+    for (kv::Token token : tokens) {
+      kv::Token wanted = outputToken(indexOf[request.slot], int32_t(state.given++));
+      report.wrongTokens += !options.device && token != wanted;
+    }
   }
   void onFinish(RequestHandle request, FinishReason reason, int64_t now) override {
     uint64_t index = indexOf[request.slot];
@@ -74,14 +79,18 @@ private:
   void submitDue();
   Status loop(Engine &engine);
   void sample();
-  Status finishReport(const SimExecutor &executor);
+  Status finishReport(int64_t busyNs);
+  void passTime(int64_t until);
   void fillWindows();
 
   const Trace &trace;
   const ReplayOptions &options;
   ReplayReport report;
-  SimClock clock;
+  SimClock simClock;
+  DeviceClock deviceClock;
+  Clock &clock;
   std::unique_ptr<SimMover> mover;
+  ReplayDevice device;
   std::unique_ptr<kv::BlockManager> blocks;
   std::unique_ptr<Scheduler> scheduler;
   std::vector<uint32_t> indexOf; ///< of the trace's request in a scheduler's slot
@@ -121,10 +130,19 @@ Status Replayer::prepare() {
   manager.cache.enabled = options.prefixCache;
   manager.cache.seed = options.seed;
   manager.costs = cost.preemptionCosts();
-  if (options.hostBytes)
+  kv::PageMover *copies = nullptr;
+  if (options.device) {
+    StatusOr<ReplayDevice> opened = options.device(manager, wanted);
+    if (!opened)
+      return opened.status();
+    device = *std::move(opened);
+    copies = device.mover;
+  } else if (options.hostBytes) {
     mover = std::make_unique<SimMover>(manager.groups, manager.costs.bytesPerSecond,
                                        manager.costs.copyLatency, clock);
-  StatusOr<std::unique_ptr<kv::BlockManager>> made = kv::BlockManager::create(manager, mover.get());
+    copies = mover.get();
+  }
+  StatusOr<std::unique_ptr<kv::BlockManager>> made = kv::BlockManager::create(manager, copies);
   if (!made)
     return made.status();
   blocks = std::move(*made);
@@ -214,6 +232,10 @@ Status Replayer::loop(Engine &engine) {
       clock.reached(mover->idleFrom());
       continue;
     }
+    if (options.device && !scheduler->idle()) { // the same
+      std::this_thread::yield();
+      continue;
+    }
     if (next == trace.requests.size()) {
       if (scheduler->idle())
         return {};
@@ -221,8 +243,15 @@ Status Replayer::loop(Engine &engine) {
                         "{} requests run, {} wait, and nothing can be scheduled",
                         scheduler->running(), scheduler->waiting());
     }
-    clock.reached(options.oneByOne ? clock.now() : arrivalOf(next));
+    passTime(options.oneByOne ? clock.now() : arrivalOf(next));
   }
+}
+
+void Replayer::passTime(int64_t until) {
+  if (options.device)
+    deviceClock.skipTo(until);
+  else
+    simClock.reached(until);
 }
 
 void Replayer::fillWindows() {
@@ -240,7 +269,7 @@ void Replayer::fillWindows() {
         {double(came[i]) * kWindows / span, double(good[i]) * kWindows / span});
 }
 
-Status Replayer::finishReport(const SimExecutor &executor) {
+Status Replayer::finishReport(int64_t busyNs) {
   LLMOPT_RETURN_IF_ERROR(scheduler->check());
   const kv::Pool &pool = blocks->pool();
   for (uint32_t g = 0; g < report.groups.size(); ++g) {
@@ -271,7 +300,7 @@ Status Replayer::finishReport(const SimExecutor &executor) {
         double(metrics.generationTokensTotal + metrics.promptTokensTotal) / report.seconds;
     report.requestRate = double(report.finished) / report.seconds;
     report.goodput = double(good) / report.seconds;
-    report.deviceBusy = double(executor.busyNs()) * 1e-9 / report.seconds;
+    report.deviceBusy = double(busyNs) * 1e-9 / report.seconds;
   }
   report.goodShare = double(good) / double(report.requests);
   fillWindows();
@@ -284,19 +313,29 @@ Status Replayer::finishReport(const SimExecutor &executor) {
 StatusOr<ReplayReport> Replayer::run() {
   auto start = std::chrono::steady_clock::now();
   LLMOPT_RETURN_IF_ERROR(prepare());
-  SimOptions sim;
-  sim.stepsInFlight = scheduler->options().stepsInFlight;
-  sim.groups = uint32_t(options.model.groups.size());
-  sim.tableSlots = blocks->options().maxSequences;
-  sim.maxRows = scheduler->options().maxRunning;
-  sim.maxDraft = scheduler->options().maxDraft();
-  sim.acceptance = options.acceptance;
-  SimExecutor executor(sim, StepCost(options.model, options.accelerator, options.cost), *this);
   EngineOptions engineOptions;
   engineOptions.timeline = options.timeline;
-  Engine engine(*scheduler, executor, clock, engineOptions);
-  LLMOPT_RETURN_IF_ERROR(loop(engine));
-  LLMOPT_RETURN_IF_ERROR(finishReport(executor));
+  if (options.device) {
+    engineOptions.maxLosses = 0; // a device that is lost is the end of a measurement
+    deviceClock = DeviceClock(); // kernels are there now
+    TimedExecutor executor(*device.executor, deviceClock);
+    Engine engine(*scheduler, executor, clock, engineOptions);
+    LLMOPT_RETURN_IF_ERROR(loop(engine));
+    LLMOPT_RETURN_IF_ERROR(finishReport(executor.busyNs()));
+  } else {
+    SimOptions sim;
+    sim.stepsInFlight = scheduler->options().stepsInFlight;
+    sim.groups = uint32_t(options.model.groups.size());
+    sim.tableSlots = blocks->options().maxSequences;
+    sim.maxRows = scheduler->options().maxRunning;
+    sim.maxDraft = scheduler->options().maxDraft();
+    sim.acceptance = options.acceptance;
+    SimExecutor executor(sim, StepCost(options.model, options.accelerator, options.cost), *this);
+    Engine engine(*scheduler, executor, clock, engineOptions);
+    LLMOPT_RETURN_IF_ERROR(loop(engine));
+    LLMOPT_RETURN_IF_ERROR(finishReport(executor.busyNs()));
+  }
+  report.simulated = !options.device;
   report.wallSeconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return report;

@@ -1,9 +1,12 @@
-// A trace through scheduler, block manager and prefix cache, in simulated time.
+// A trace through scheduler, block manager and prefix cache, in simulated time or on a device.
 //
 // Each request of the trace is submitted at its arrival (divided by `speed`), runs on a
 // SimExecutor, and must give out exactly the trace's tokens. Time is the cost model's;
 // the host's part of a step is a constant, so that a replay gives the same report on every
 // machine. Only `hostNs` in the metrics is measured.
+//
+// With `device` steps run there, and time is the machine's; gaps in which nothing runs are
+// skipped. The tokens are then the model's own, and their number is the trace's.
 #pragma once
 
 #include "runtime/engine/Engine.h"
@@ -17,8 +20,17 @@
 
 namespace llmopt::runtime {
 
+/// Where steps run: an executor, and the copies of its pages.
+struct ReplayDevice {
+  std::unique_ptr<Executor> executor;
+  kv::PageMover *mover = nullptr; ///< null: no host memory
+};
+using ReplayDeviceSource =
+    std::function<StatusOr<ReplayDevice>(const kv::ManagerOptions &, const SchedulerOptions &)>;
+
 struct ReplayOptions {
   ModelFacts model;
+  ReplayDeviceSource device; ///< empty: simulated time
   Accelerator accelerator = accelerators()[1];
   StepCostOptions cost;
   uint64_t pages = 20000;     ///< of the group that keeps all
@@ -55,7 +67,8 @@ struct ReplayGroup {
 struct ReplayReport {
   TraceFormat format = TraceFormat::Mooncake;
   uint64_t requests = 0, finished = 0, refused = 0;
-  double seconds = 0;        ///< simulated, from the first arrival to the last token
+  bool simulated = true;
+  double seconds = 0; ///< simulated, or without idle gaps; from the first arrival to the last token
   double arrivalSeconds = 0; ///< the last arrival
   double drainSeconds = 0;   ///< from then until the queue was empty
   bool saturated = false;    ///< the queue needed more than a tenth of the arrivals' time

@@ -1,6 +1,8 @@
 // Where a waiting request is admitted.
 #include "runtime/scheduler/Scheduler.h"
 
+#include "runtime/scheduler/Mutants.h"
+
 #include <algorithm>
 
 using namespace llmopt::runtime;
@@ -10,7 +12,7 @@ void Scheduler::admitWaiting(int64_t nowNs) {
   if (queue.empty())
     return;
   promised = outstanding();
-  auto room = [&] { return budgetLeft && runningSlots.size() < config.maxRunning; };
+  auto room = [&] { return budgetLeft && runningSlots.size() + reservedForks < config.maxRunning; };
   // An aged one waits: nobody else.
   for (uint32_t slot; (slot = agedWaiter()) != Request::kNone;)
     if (!room() || !tryAdmit(slot, nowNs))
@@ -66,7 +68,16 @@ kv::Demand Scheduler::outstanding() const {
       sum += restOf(requests[slot]);
   for (uint32_t g = 0; g < blocks.options().groups.size(); ++g)
     sum.take[g] += growthPages(g) * uint32_t(runningSlots.size());
+  sum += demandOfForks(reservedForks);
   return sum;
+}
+
+/// Of forks to come: each copies the last page that it shares, and grows.
+kv::Demand Scheduler::demandOfForks(uint32_t forks) const {
+  kv::Demand demand;
+  for (uint32_t g = 0; g < blocks.options().groups.size(); ++g)
+    demand.take[g] = (growthPages(g) + 1) * forks;
+  return demand;
 }
 
 kv::Demand Scheduler::restOf(const Request &request) const {
@@ -78,7 +89,7 @@ kv::Demand Scheduler::restOf(const Request &request) const {
 }
 
 bool Scheduler::adapterFits(uint32_t adapter) const {
-  if (!config.maxAdapters || !adapter)
+  if (!config.maxAdapters || !adapter || mutant(SchedulerMutant::AdaptersUnlimited))
     return true;
   uint32_t distinct = 0;
   for (size_t i = 0; i < runningSlots.size(); ++i) {
@@ -101,17 +112,38 @@ bool Scheduler::tryAdmit(uint32_t slot, int64_t nowNs) {
     return tryReturn(slot);
   kv::Prompt &prompt = *request.prompt;
   request.matched = blocks.match(prompt).tokens;
-  uint32_t left = request.known() - request.matched;
-  kv::Demand demand = wholeDemand(blocks.demandOf(prompt, left), request.known());
-  demand += promised;
-  if (!blocks.holds(demand))
+  // Who waits for its prompt computes the last token, and has the others from it. Where these
+  // are cached there is nothing to wait for.
+  auto demand = [&] {
+    uint32_t left = request.known() - request.matched;
+    kv::Demand sum = wholeDemand(blocks.demandOf(prompt, left), request.known());
+    sum += promised;
+    sum += demandOfForks(request.forks);
+    return sum;
+  };
+  // Nor where a pool of which nothing is promised has no room for all of them.
+  if (request.matched + 1 == request.known() || (runningSlots.empty() && !blocks.holds(demand())))
+    queueForks(slot);
+  if (runningSlots.size() + reservedForks + 1 + request.forks > config.maxRunning)
     return false;
+  uint32_t end = request.known() - (request.leads ? 1 : 0);
+  if (!blocks.holds(demand()))
+    return false;
+  if (request.remoteTokens && tryReceive(slot)) {
+    startRunning(slot);
+    if (request.firstStepNs < 0)
+      recordStart(request, nowNs);
+    promised += restOf(request);
+    return true;
+  }
+  uint32_t left = end - request.matched;
   kv::Admission admission = blocks.admit(prompt, std::min({left, budgetLeft, config.chunkTokens}));
   if (admission.reply != kv::Reply::Ok)
     return false;
   request.sequence = admission.sequence;
+  request.remoteTokens = 0;
   request.computed = admission.hit.tokens;
-  request.prefillEnd = request.known();
+  request.prefillEnd = end;
   counts.tokensReused += request.computed - std::min(request.computed, request.highestComputed);
   startRunning(slot);
   if (request.firstStepNs < 0)
@@ -119,7 +151,7 @@ bool Scheduler::tryAdmit(uint32_t slot, int64_t nowNs) {
   PlannedRow row;
   row.slot = slot;
   row.tokens = admission.newTokens;
-  row.samples = request.computed + row.tokens == request.prefillEnd;
+  row.samples = request.computed + row.tokens == request.known();
   budgetLeft -= row.tokens;
   plan.push_back(row);
   promised += restOf(request);
@@ -140,7 +172,7 @@ bool Scheduler::tryReturn(uint32_t slot) {
   if (blocks.swapIn(request.sequence) != kv::Reply::Ok)
     return false;
   request.swapped = false;
-  --swappedCount;
+  swappedCount -= mutant(SchedulerMutant::SwapCountKept) ? 0 : 1;
   ++counts.swapIns;
   startRunning(slot);
   size_t planned = plan.size();
@@ -170,8 +202,10 @@ void Scheduler::startRunning(uint32_t slot) {
   dequeue(slot);
   requests[slot].state = RequestState::Running;
   runningSlots.push_back(slot);
+  reservedForks += requests[slot].forks;
   for (uint32_t g = 0; g < blocks.options().groups.size(); ++g)
     promised.take[g] += growthPages(g);
+  promised += demandOfForks(requests[slot].forks);
 }
 
 /// Freed pages are kept for the oldest waiter from forks and transfers too, until the next

@@ -1,6 +1,8 @@
 // What a step's results change: tokens, ends, pages.
 #include "runtime/scheduler/Scheduler.h"
 
+#include "runtime/scheduler/Mutants.h"
+
 #include <algorithm>
 
 using namespace llmopt::runtime;
@@ -47,7 +49,11 @@ Status Scheduler::complete(const StepResult &result, int64_t nowNs) {
       fetch(flight.rows[i + kAhead].slot);
     const FlightRow &row = flight.rows[i];
     bool wanted = find({row.slot, row.generation}); // else it ended while the row was in flight
-    if (wanted && result.status.ok() && !result.rows[i].failed) {
+    wanted |= mutant(SchedulerMutant::EndedRowsCount) &&
+              requests[row.slot].state == RequestState::Running;
+    bool failed =
+        !result.status.ok() || (result.rows[i].failed && !mutant(SchedulerMutant::FailedRowsCount));
+    if (wanted && !failed) {
       kv::Reply committed = completeRow(row, result.rows[i], result, nowNs);
       reply = committed == kv::Reply::Ok ? reply : committed;
       continue;
@@ -84,7 +90,7 @@ FinishReason Scheduler::cutAnswer(const Request &request,
   FinishReason reason = tokens.size() >= left ? FinishReason::Length : FinishReason::None;
   if (tokens.size() > left)
     tokens = tokens.first(left);
-  if (!request.stopCount)
+  if (!request.stopCount || mutant(SchedulerMutant::StopIgnored))
     return reason;
   auto stops = std::span(request.stopTokens).first(request.stopCount);
   for (size_t i = 0; i < tokens.size(); ++i)
@@ -106,7 +112,10 @@ kv::Reply Scheduler::completeRow(const FlightRow &row, const RowResult &result,
       std::span(step.tokens).subspan(result.firstToken, result.tokenCount);
   FinishReason reason = cutAnswer(request, tokens);
   // Valid KV: a chunk; else the row's token and the drafts that were accepted.
-  uint32_t valid = row.prefill ? row.tokens : uint32_t(tokens.size());
+  bool whole = row.prefill || mutant(SchedulerMutant::RejectedDraftsCount);
+  uint32_t valid =
+      whole ? std::min(row.tokens, request.known() + uint32_t(tokens.size()) - request.computed)
+            : uint32_t(tokens.size());
   if (request.computed < request.highestComputed)
     counts.tokensRecomputed += std::min(valid, request.highestComputed - request.computed);
   counts.tokensRejected += row.tokens - valid;

@@ -1,6 +1,8 @@
 // The rows of the running requests: who gets how many tokens, and their slots.
 #include "runtime/scheduler/Scheduler.h"
 
+#include "runtime/scheduler/Mutants.h"
+
 #include <algorithm>
 
 using namespace llmopt::runtime;
@@ -10,6 +12,7 @@ std::span<const uint8_t> Scheduler::schedule(int64_t nowNs) {
     return {};
   if (!flightCount)
     blocks.poll(); // no completed step will: copies to host memory may be all that goes on
+  stepNs = nowNs;
   endOverdue(nowNs);
   if (runningSlots.empty() && queue.empty())
     return {};
@@ -51,7 +54,7 @@ uint32_t Scheduler::draftsFor(uint32_t slot, uint32_t budget, uint32_t &firstDra
     uint32_t count = config.draftSource->propose(handleOf(slot), request.tokens,
                                                  std::span(draftTokens).subspan(firstDraft, room),
                                                  std::span(draftParents).subspan(firstDraft, room));
-    count = std::min(count, room);
+    count = goodDrafts(firstDraft, std::min(count, room));
     if (request.filter)
       count =
           std::min(count, request.filter->allowedDrafts(
@@ -62,32 +65,55 @@ uint32_t Scheduler::draftsFor(uint32_t slot, uint32_t budget, uint32_t &firstDra
   }
   // The device keeps what rows yielded for D steps; a filter has not seen its drafts.
   bool reachable = request.lastRow != Request::kNone &&
-                   uint64_t(blocks.currentStep()) - request.lastStep <= config.stepsInFlight;
+                   (uint64_t(blocks.currentStep()) - request.lastStep <= config.stepsInFlight ||
+                    mutant(SchedulerMutant::OldDrafts));
   return reachable && !request.filter ? std::min(room, uint32_t(config.deviceDrafts.size())) : 0;
+}
+
+/// Of `count` proposals from `first` on, those before the first with a parent that it may not
+/// have.
+uint32_t Scheduler::goodDrafts(uint32_t first, uint32_t count) const {
+  for (uint32_t i = 0; i < count; ++i) {
+    int before = int(i) - 1, parent = draftParents[first + i];
+    bool allowed = config.hostDraftTrees ? parent >= -1 && parent <= before : parent == before;
+    if (!allowed)
+      return i;
+  }
+  return count;
 }
 
 void Scheduler::planRow(uint32_t slot) {
   Request &request = requests[slot];
-  if (request.state != RequestState::Running || request.blocked || !budgetLeft)
+  bool blocked = request.blocked && !mutant(SchedulerMutant::FilterIgnored);
+  if (request.state != RequestState::Running || blocked || request.receiving || !budgetLeft)
     return;
   PlannedRow row;
   row.slot = slot;
   if (request.prefilling()) {
     uint32_t left = request.prefillEnd - request.leastLength();
     row.tokens = std::min({left, budgetLeft, config.chunkTokens});
-    row.samples = row.tokens == left;
+    if (mutant(SchedulerMutant::BudgetExceeded))
+      row.tokens = std::min(left, budgetLeft + 1);
+    row.samples = row.tokens == left && request.prefillEnd == request.known();
   } else {
+    if (request.leads && !forkSamples(slot) && !mutant(SchedulerMutant::ForkedLate))
+      return;
     // The upper bound may have reached the end of the answer: the results will tell. With a
     // filter the next token waits for the one before.
     bool ended = request.mostLength() + 1 > request.promptLength + request.outputLimit - 1;
-    if (!request.wantsRow() || ended || (request.filter && request.inFlightRows))
+    bool unseen = request.filter && request.inFlightRows;
+    if (mutant(SchedulerMutant::BeyondTheAnswer))
+      ended = request.mostLength() + 1 >= blocks.options().maxTokens;
+    else if (!request.wantsRow())
+      return;
+    if (ended || (unseen && !mutant(SchedulerMutant::FilterRunsAhead)))
       return;
     if (mostDrafts)
       row.drafts = draftsFor(slot, budgetLeft, row.firstDraft);
     row.tokens = 1 + row.drafts;
     row.samples = true;
   }
-  budgetLeft -= row.tokens;
+  budgetLeft -= std::min(budgetLeft, row.tokens);
   plan.push_back(row);
 }
 
@@ -113,7 +139,9 @@ void Scheduler::planRunning() {
 
 void Scheduler::reserveRows() {
   auto reserve = [&](PlannedRow &row) {
-    if (row.tokens && blocks.reserve(requests[row.slot].sequence, row.tokens) != kv::Reply::Ok) {
+    uint32_t slots =
+        mutant(SchedulerMutant::DraftSlotsForgotten) ? row.tokens - row.drafts : row.tokens;
+    if (row.tokens && blocks.reserve(requests[row.slot].sequence, slots) != kv::Reply::Ok) {
       budgetLeft += row.tokens;
       row.tokens = 0; // left out of this step: its pages are on their way
     }

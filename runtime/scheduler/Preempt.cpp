@@ -1,5 +1,6 @@
 // Where a request is preempted: when the planned rows lack pages.
 #include "runtime/kv/Pool.h"
+#include "runtime/scheduler/Mutants.h"
 #include "runtime/scheduler/Scheduler.h"
 
 #include <algorithm>
@@ -56,13 +57,16 @@ void Scheduler::makeRoom() {
 }
 
 uint32_t Scheduler::victim() const {
-  uint32_t ward = wardSlot(), best = Request::kNone;
+  uint32_t ward = mutant(SchedulerMutant::WardPreempted) ? Request::kNone : wardSlot();
+  uint32_t best = Request::kNone;
   // Preempted twice: last. Then the lowest class, the least computed, the youngest.
   auto rank = [&](const Request &r) {
     return std::tuple(r.preemptions >= 2, ~uint32_t(r.priority), r.leastLength(), ~r.arrival);
   };
   for (uint32_t slot : runningSlots)
+    // A peer writes on: taking the pages of a request that receives brings none for now.
     if (requests[slot].state == RequestState::Running && slot != ward &&
+        !requests[slot].receiving &&
         (best == Request::kNone || rank(requests[slot]) < rank(requests[best])))
       best = slot;
   return best;
@@ -72,7 +76,7 @@ void Scheduler::preempt(uint32_t slot) {
   Request &request = requests[slot];
   ++counts.preemptions;
   ++request.preemptions;
-  if (request.inFlightRows == 0)
+  if (request.inFlightRows == 0 || mutant(SchedulerMutant::PreemptedInFlight))
     return finishPreemption(slot);
   // Its rows in flight still count: their tokens are taken when they complete.
   request.state = RequestState::Preempting;
@@ -94,6 +98,7 @@ void Scheduler::finishPreemption(uint32_t slot) {
   Request &request = requests[slot];
   leaveRunning(slot);
   request.lastRow = Request::kNone;
+  stopReceiving(request); // what a peer may still write to is not swapped: swapOut refuses
   if (swapIsCheaper(request) && blocks.swapOut(request.sequence) == kv::Reply::Ok) {
     request.swapped = true;
     ++swappedCount;

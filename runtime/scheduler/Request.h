@@ -1,6 +1,7 @@
 // What a caller gives the scheduler and hears from it.
 #pragma once
 
+#include "runtime/kv/Admission.h"
 #include "runtime/kv/Prompt.h"
 #include "runtime/metrics/Metrics.h"
 
@@ -44,6 +45,9 @@ struct RequestParams {
   bool promptLogprobs = false;           ///< runs the whole prompt, whatever is cached
   int64_t deadlineNs = kNoDeadline;      ///< of the clock; what is not finished then is ended
   std::span<const kv::Token> stopTokens; ///< at most kMaxStopTokens; given out as the last token
+  /// First tokens of the prompt whose KV another machine has: they come through the
+  /// scheduler's KvConnector, as far as they are not cached here.
+  uint32_t remoteTokens = 0;
   kv::CacheKey key;
   TokenFilter *filter = nullptr; ///< outlives the request
 };
@@ -57,6 +61,29 @@ public:
                         int64_t nowNs) = 0;
   /// The last word; the handle is void afterwards.
   virtual void onFinish(RequestHandle request, FinishReason reason, int64_t nowNs) = 0;
+};
+
+/// Pages of a request for which another machine is to write tokens
+/// [first, first + count) of its prompt: BlockManager::pageAt tells which.
+struct IncomingKv {
+  RequestHandle request;
+  kv::TransferId transfer;
+  kv::SequenceId sequence;
+  uint32_t first = 0, count = 0;
+};
+
+/// Brings KV from another machine. Called in Scheduler::schedule and when a request ends; must
+/// not call the scheduler back. Of a transfer that was taken the scheduler hears once how it ended
+/// (Scheduler::transferDone or transferFailed), however late: until then its pages are nobody
+/// else's.
+class KvConnector {
+public:
+  virtual ~KvConnector() = default;
+  /// The pages are reserved. False: the transfer is not taken, the request computes its prompt.
+  virtual bool start(const IncomingKv &incoming) = 0;
+  /// The request has ended, or lost its pages: nothing is wanted any more. The peer may still
+  /// write until it is said to have ended.
+  virtual void cancel(kv::TransferId transfer) = 0;
 };
 
 /// Proposes drafts on the host. A request gets host drafts only when none of its rows is

@@ -27,9 +27,12 @@ struct alignas(64) Request {
 
   // What each step looks at: two cache lines.
   RequestState state = RequestState::Unused;
-  bool swapped = false; ///< Waiting, with pages in host memory
-  bool blocked = false; ///< its filter's answer is awaited
-  bool greedy = true, promptLogprobs = false;
+  bool swapped : 1 = false;   ///< Waiting, with pages in host memory
+  bool blocked : 1 = false;   ///< its filter's answer is awaited
+  bool receiving : 1 = false; ///< Running, while another machine writes its pages: has no rows
+  bool leads : 1 = false;     ///< others wait for its prompt
+  bool greedy : 1 = true;
+  bool promptLogprobs : 1 = false;
   uint8_t priority = 0, stopCount = 0;
   uint32_t generation = 0;
   uint32_t computed = 0;
@@ -48,6 +51,14 @@ struct alignas(64) Request {
   int64_t lastTokenNs = -1;
   uint32_t highestComputed = 0; ///< before preemptions: what is computed below it is recomputed
   uint32_t preemptions = 0;
+
+  // Samples of one prompt: the first computes it, the others wait to be forked from it.
+  uint32_t leader = kNone;    ///< waits for this one's prompt
+  uint32_t firstFork = kNone; ///< who waits for its prompt, ...
+  uint32_t nextFork = kNone;  ///< ... in a list
+  uint32_t forks = 0;         ///< how many
+  kv::TransferId transfer;    ///< while it is receiving
+  uint32_t remoteTokens = 0;  ///< to come through the connector; 0 once it was tried
 
   // What comes and goes with it.
   uint32_t matched = 0;                  ///< of tokens, when last looked up in the cache

@@ -1,6 +1,8 @@
 // Requests come, wait and end.
 #include "runtime/scheduler/Scheduler.h"
 
+#include "runtime/scheduler/Mutants.h"
+
 #include <algorithm>
 
 using namespace llmopt::runtime;
@@ -10,7 +12,7 @@ Status Scheduler::refuse(RejectReason reason, Status status) {
   return status;
 }
 
-Status Scheduler::validate(const RequestParams &params, int64_t nowNs) {
+Status Scheduler::validate(const RequestParams &params, size_t samples, int64_t nowNs) {
   if (params.prompt.empty())
     return refuse(RejectReason::EmptyPrompt,
                   invalidArgument("the prompt is empty; at least one token is needed"));
@@ -28,6 +30,11 @@ Status Scheduler::validate(const RequestParams &params, int64_t nowNs) {
                         "token, priorities 0 to {} and at most {} stop tokens are allowed",
                         params.maxNewTokens, params.priority, params.stopTokens.size(),
                         kPriorities - 1, kMaxStopTokens));
+  if (samples < 1 || samples > config.maxRunning)
+    return refuse(RejectReason::Invalid,
+                  invalidArgument("{} samples of a prompt; 1 to {}, the most that may run, are "
+                                  "allowed",
+                                  samples, config.maxRunning));
   kv::Token all = 0;
   for (kv::Token token : params.prompt)
     all |= token;
@@ -47,15 +54,39 @@ Status Scheduler::validate(const RequestParams &params, int64_t nowNs) {
     return refuse(
         RejectReason::NoTime,
         invalidArgument("the deadline was {} ns ago; give a later one", nowNs - params.deadlineNs));
-  if (waiting() >= config.maxWaiting)
+  if (waiting() + samples > config.maxWaiting)
     return refuse(RejectReason::QueueFull,
                   makeStatus(StatusCode::ResourceExhausted,
-                             "{} requests wait, which is the limit; try again later", waiting()));
+                             "{} requests wait, and {} may; try again later", waiting(),
+                             config.maxWaiting));
   return {};
 }
 
 StatusOr<RequestHandle> Scheduler::submit(const RequestParams &params, int64_t nowNs) {
-  LLMOPT_RETURN_IF_ERROR(validate(params, nowNs));
+  RequestHandle handle;
+  LLMOPT_RETURN_IF_ERROR(submit(params, {&handle, 1}, nowNs));
+  return handle;
+}
+
+Status Scheduler::submit(const RequestParams &params, std::span<RequestHandle> samples,
+                         int64_t nowNs) {
+  LLMOPT_RETURN_IF_ERROR(validate(params, samples.size(), nowNs));
+  uint32_t leader = Request::kNone;
+  for (size_t i = 0; i < samples.size(); ++i) {
+    uint32_t slot = addRequest(params, nowNs);
+    requests[slot].samplingSeed += i;
+    samples[i] = handleOf(slot);
+    // A prompt of one token has nothing to share.
+    if (i && params.prompt.size() > 1)
+      addFork(leader, slot);
+    else
+      enqueue(leader = slot);
+  }
+  counts.waiting = waiting();
+  return {};
+}
+
+uint32_t Scheduler::addRequest(const RequestParams &params, int64_t nowNs) {
   uint32_t slot = freeSlots.back();
   freeSlots.pop_back();
   Request &request = requests[slot];
@@ -71,6 +102,7 @@ StatusOr<RequestHandle> Scheduler::submit(const RequestParams &params, int64_t n
   request.promptLength = uint32_t(params.prompt.size());
   request.outputLimit = params.maxNewTokens;
   request.adapter = params.adapter;
+  request.remoteTokens = params.remoteTokens;
   request.arrival = arrivals++;
   request.submitStep = launched;
   request.arrivalNs = nowNs;
@@ -81,11 +113,9 @@ StatusOr<RequestHandle> Scheduler::submit(const RequestParams &params, int64_t n
   link(slot);
   if (params.filter)
     request.blocked = !params.filter->prepare(handleOf(slot), request.tokens);
-  enqueue(slot);
   if (params.deadlineNs != kNoDeadline)
     deadlines.push(slot, uint64_t(params.deadlineNs), request.arrival);
-  counts.waiting = waiting();
-  return handleOf(slot);
+  return slot;
 }
 
 Request *Scheduler::find(RequestHandle handle) {
@@ -108,7 +138,8 @@ bool Scheduler::filterReady(RequestHandle handle) {
   Request *request = find(handle);
   if (!request)
     return false;
-  if (request->blocked && request->state == RequestState::Waiting) {
+  bool inQueue = request->state == RequestState::Waiting && request->leader == Request::kNone;
+  if (request->blocked && inQueue) {
     --blockedWaiters;
     offer(handle.slot);
   }
@@ -158,10 +189,14 @@ void Scheduler::offer(uint32_t slot) {
 }
 
 void Scheduler::dequeue(uint32_t slot) {
+  if (requests[slot].leader != Request::kNone)
+    return removeFork(slot);
   if (requests[slot].blocked) {
     --blockedWaiters;
     return;
   }
+  if (mutant(SchedulerMutant::QueueKept))
+    return;
   if (queue.contains(slot)) // a waiter that is being tried is out of it already
     queue.remove(slot);
   ages.remove(slot);
@@ -172,6 +207,8 @@ void Scheduler::forgetPages(Request &request) {
   request.highestComputed = std::max(request.highestComputed, request.computed);
   request.computed = request.matched = 0;
   request.lastRow = Request::kNone;
+  if (mutant(SchedulerMutant::GeneratedForgotten))
+    request.tokens.resize(request.promptLength);
   request.prompt->extend(request.tokens, blocks.blockSize());
 }
 
@@ -185,6 +222,7 @@ bool Scheduler::preempt(RequestHandle handle) {
 }
 
 void Scheduler::leaveRunning(uint32_t slot) {
+  reservedForks -= requests[slot].forks;
   runningSlots.erase(std::find(runningSlots.begin(), runningSlots.end(), slot));
 }
 
@@ -197,9 +235,12 @@ void Scheduler::endRequest(uint32_t slot, FinishReason reason, int64_t nowNs) {
     leaveRunning(slot);
     if (request.state == RequestState::Preempting)
       preempting.erase(std::find(preempting.begin(), preempting.end(), slot));
+    request.state = RequestState::Waiting; // it holds no place among the running any more
   }
+  passForks(slot);
+  stopReceiving(request);
   // Pages that a row in flight may still touch stay pending in the block manager.
-  if (blocks.alive(request.sequence))
+  if (blocks.alive(request.sequence) && !mutant(SchedulerMutant::PagesKept))
     blocks.finish(request.sequence);
   if (deadlines.contains(slot))
     deadlines.remove(slot);
@@ -213,6 +254,8 @@ void Scheduler::endRequest(uint32_t slot, FinishReason reason, int64_t nowNs) {
 }
 
 void Scheduler::endOverdue(int64_t nowNs) {
+  if (mutant(SchedulerMutant::DeadlineForgotten))
+    return;
   while (!deadlines.empty() && deadlines.topKey() <= uint64_t(std::max<int64_t>(nowNs, 0)))
     endRequest(deadlines.top(), FinishReason::Deadline, nowNs);
 }
@@ -238,5 +281,7 @@ RequestHandle Scheduler::ward() const {
 }
 
 uint32_t Scheduler::agedWaiter() const {
-  return !ages.empty() && aged(requests[ages.top()]) ? ages.top() : Request::kNone;
+  if (ages.empty() || !aged(requests[ages.top()]) || mutant(SchedulerMutant::AgedPassed))
+    return Request::kNone;
+  return ages.top();
 }

@@ -1,10 +1,15 @@
 // Options, and what looks at the whole: creation, loss of the device, the check.
 #include "runtime/scheduler/Scheduler.h"
 #include "runtime/kv/Pool.h"
+#include "runtime/scheduler/Mutants.h"
 
 #include <algorithm>
 
 using namespace llmopt::runtime;
+
+#ifdef LLMOPT_SCHEDULER_MUTANTS
+SchedulerMutant llmopt::runtime::activeSchedulerMutant = SchedulerMutant::None;
+#endif
 
 namespace {
 
@@ -60,11 +65,18 @@ StepCapacities capacitiesOf(const SchedulerOptions &options, const kv::ManagerOp
   for (const kv::GroupSpec &group : manager.groups)
     pages += 2 * group.pagesFor(options.maxLength) + 2ull * options.maxRunning;
   capacities.pages = uint32_t(std::min<uint64_t>(pages, UINT32_MAX));
-  capacities.buffers = options.stepsInFlight + 1;
+  capacities.buffers = mutant(SchedulerMutant::StagingRingOfOne) ? 1 : options.stepsInFlight + 1;
   return capacities;
 }
 
 } // namespace
+
+bool SchedulerOptions::draftTrees() const {
+  for (size_t i = 0; i < deviceDrafts.size(); ++i)
+    if (deviceDrafts[i] != int(i) - 1)
+      return true;
+  return draftSource && hostDraftTrees;
+}
 
 StatusOr<std::unique_ptr<Scheduler>> Scheduler::create(const SchedulerOptions &options,
                                                        kv::BlockManager &manager,
@@ -90,6 +102,7 @@ Scheduler::Scheduler(const SchedulerOptions &options, kv::BlockManager &manager,
   plan.reserve(config.maxRunning);
   tried.reserve(config.lookahead);
   preempting.reserve(config.maxRunning);
+  receivers.reserve(config.maxRunning);
   draftTokens.reserve(config.tokenBudget);
   draftParents.reserve(config.tokenBudget);
   for (Flight &flight : flights)
@@ -128,6 +141,7 @@ void Scheduler::deviceLost(bool requeue, int64_t nowNs) {
                 request.state == RequestState::Preempting || request.swapped;
     if (!held)
       continue;
+    stopReceiving(request);
     bool wasWaiting = request.state == RequestState::Waiting;
     swappedCount -= request.swapped;
     request.swapped = false;
@@ -167,7 +181,7 @@ Status Scheduler::check() const {
   auto wrong = [](uint32_t slot, const char *rule) {
     return makeStatus(StatusCode::Internal, "request {}: {}", slot, rule);
   };
-  uint32_t unused = 0, running = 0, waiting = 0, swapped = 0;
+  uint32_t unused = 0, running = 0, waiting = 0, swapped = 0, forks = 0, reserved = 0;
   for (uint32_t slot = 0; slot < requests.size(); ++slot) {
     const Request &r = requests[slot];
     bool holds = r.state == RequestState::Running || r.state == RequestState::Preempting;
@@ -177,15 +191,23 @@ Status Scheduler::check() const {
     swapped += r.swapped;
     if (r.state == RequestState::Unused)
       continue;
-    if (queue.contains(slot) != (r.state == RequestState::Waiting && !r.blocked) ||
+    bool fork = r.leader != Request::kNone;
+    if (fork && (r.state != RequestState::Waiting || r.firstFork != Request::kNone ||
+                 requests[r.leader].known() != r.known() || requests[r.leader].given()))
+      return wrong(slot, "it waits for the prompt of a request that is not at its prompt");
+    forks += fork;
+    reserved += holds ? r.forks : 0;
+    if (queue.contains(slot) != (r.state == RequestState::Waiting && !r.blocked && !fork) ||
         ages.contains(slot) != queue.contains(slot))
       return wrong(slot, "the queue does not have it, or has it wrongly");
     if ((holds || r.swapped) != blocks.alive(r.sequence))
       return wrong(slot, "its sequence is not as its state says");
     if (!holds && r.inFlightRows)
       return wrong(slot, "it waits with rows in flight");
+    if (r.receiving && (r.state != RequestState::Running || r.inFlightRows))
+      return wrong(slot, "it receives its pages and runs");
     if (holds && (blocks.committedTokens(r.sequence) != r.computed ||
-                  blocks.boundTokens(r.sequence) != r.mostLength()))
+                  (blocks.boundTokens(r.sequence) != r.mostLength() && !r.receiving)))
       return wrong(slot, "its lengths differ from the block manager's");
     if (r.computed >= r.known() && !r.inFlightRows)
       return wrong(slot, "it has no token left to run");
@@ -198,5 +220,10 @@ Status Scheduler::check() const {
         "{} and {}",
         unused, running, waiting, swapped, freeSlots.size(), runningSlots.size(), queue.size(),
         swappedCount);
+  if (forks != waitingForks || reserved != reservedForks)
+    return makeStatus(StatusCode::Internal,
+                      "{} forks wait, {} of them with a place among the running; the counts say {} "
+                      "and {}",
+                      forks, reserved, waitingForks, reservedForks);
   return blocks.check();
 }

@@ -61,13 +61,17 @@ struct SchedulerOptions {
   /// Parents of the drafts that the device makes after each token (a chain: -1, 0, 1, ...);
   /// empty: none.
   std::vector<int16_t> deviceDrafts;
-  uint32_t hostDrafts = 0; ///< most drafts that `draftSource` may propose
+  uint32_t hostDrafts = 0;     ///< most drafts that `draftSource` may propose
+  bool hostDraftTrees = false; ///< they may branch; else a proposal ends before the first that does
   DraftSource *draftSource = nullptr;
+  KvConnector *connector = nullptr; ///< for RequestParams::remoteTokens
 
   uint32_t maxDraft() const {
     uint32_t device = uint32_t(deviceDrafts.size());
     return draftSource && hostDrafts > device ? hostDrafts : device;
   }
+  /// Whether drafts may be trees: the executor has to know (ExecutorOptions::draftTrees).
+  bool draftTrees() const;
 };
 
 class Scheduler {
@@ -82,6 +86,10 @@ public:
   /// ResourceExhausted (larger than the pool can ever hold; queue full) refuse it, and
   /// metrics().rejected says which; others are not affected.
   StatusOr<RequestHandle> submit(const RequestParams &params, int64_t nowNs);
+  /// Queues samples.size() requests with one prompt, which is computed once where there is
+  /// room for all of them: the others are forks of the first's pages. Sample i is a request of
+  /// its own, with seed samplingSeed + i. All or none; more than `maxRunning` are refused.
+  Status submit(const RequestParams &params, std::span<RequestHandle> samples, int64_t nowNs);
   /// Ends a request, whatever its state. False when it has ended already.
   bool abort(RequestHandle request, int64_t nowNs);
   /// Takes the pages of a running request, as a lack of pages would; it goes on later. False
@@ -89,6 +97,13 @@ public:
   bool preempt(RequestHandle request);
   /// Its filter's answer is there. False when it has ended.
   bool filterReady(RequestHandle request);
+
+  /// The peer has ended and the first `tokens` tokens of the transfer are there; the request
+  /// computes the rest. Of one that nobody wants any more the pages are given back. False for a
+  /// note that comes late: the transfer was over.
+  bool transferDone(kv::TransferId transfer, uint32_t tokens);
+  /// The peer has ended, or can write no more, and nothing of it counts.
+  bool transferFailed(kv::TransferId transfer) { return transferDone(transfer, 0); }
 
   /// The next step's bytes, valid until D further steps are made; empty when D are in
   /// flight or there is nothing to run.
@@ -107,7 +122,7 @@ public:
 
   uint32_t stepsInFlight() const { return uint32_t(flightCount); }
   uint32_t running() const { return uint32_t(runningSlots.size()); }
-  uint32_t waiting() const { return queue.size() + blockedWaiters; }
+  uint32_t waiting() const { return queue.size() + blockedWaiters + waitingForks; }
   bool idle() const { return !running() && !waiting() && !flightCount; }
   bool alive(RequestHandle handle) const {
     return handle.slot < requests.size() && requests[handle.slot].generation == handle.generation &&
@@ -156,7 +171,8 @@ private:
 
   // Requests.cpp
   Status refuse(RejectReason reason, Status status);
-  Status validate(const RequestParams &params, int64_t nowNs);
+  Status validate(const RequestParams &params, size_t samples, int64_t nowNs);
+  uint32_t addRequest(const RequestParams &params, int64_t nowNs);
   Request *find(RequestHandle handle);
   RequestHandle handleOf(uint32_t slot) const { return {slot, requests[slot].generation}; }
   void link(uint32_t slot);
@@ -179,7 +195,19 @@ private:
   void planRunning();
   void planRow(uint32_t slot);
   uint32_t draftsFor(uint32_t slot, uint32_t budget, uint32_t &firstDraft);
+  uint32_t goodDrafts(uint32_t first, uint32_t count) const;
   void reserveRows();
+
+  // Samples.cpp
+  void addFork(uint32_t leader, uint32_t slot);
+  void removeFork(uint32_t slot);
+  void queueForks(uint32_t leader);
+  void passForks(uint32_t leader);
+  bool forkSamples(uint32_t leader);
+
+  // Transfers.cpp
+  bool tryReceive(uint32_t slot);
+  void stopReceiving(Request &request);
 
   // Preempt.cpp
   void makeRoom();
@@ -196,6 +224,7 @@ private:
   kv::Demand wholeDemand(kv::Demand asked, uint32_t length) const;
   uint32_t growthPages(uint32_t group) const;
   kv::Demand outstanding() const;
+  kv::Demand demandOfForks(uint32_t forks) const;
   kv::Demand restOf(const Request &request) const;
   bool adapterFits(uint32_t adapter) const;
   bool tryAdmit(uint32_t slot, int64_t nowNs);
@@ -232,8 +261,11 @@ private:
   std::array<uint32_t, kPriorities> oldest, newest; ///< unfinished, of each class
   uint64_t arrivals = 0, launched = 0;
   uint32_t refreshAt = 0, swappedCount = 0, blockedWaiters = 0;
-  uint32_t mostDrafts = 0; ///< of a row
-  uint32_t gaugeGroup = 0; ///< whose pages the gauges show: the first that keeps all
+  uint32_t waitingForks = 0;  ///< of all leaders
+  uint32_t reservedForks = 0; ///< of running leaders: places among the running are theirs
+  int64_t stepNs = 0;         ///< of the step that is being made
+  uint32_t mostDrafts = 0;    ///< of a row
+  uint32_t gaugeGroup = 0;    ///< whose pages the gauges show: the first that keeps all
 
   StepWriter writer;
   std::vector<PlannedRow> plan;
@@ -241,6 +273,7 @@ private:
   kv::Demand promised;         ///< what running requests will want, while waiters are admitted
   std::vector<uint32_t> tried; ///< waiters that did not fit in this step
   std::vector<uint32_t> preempting;
+  std::vector<uint32_t> receivers; ///< who is receiving
   std::vector<kv::Token> draftTokens;
   std::vector<int16_t> draftParents;
 

@@ -1,4 +1,5 @@
 // From planned rows to the bytes of a step.
+#include "runtime/scheduler/Mutants.h"
 #include "runtime/scheduler/Scheduler.h"
 
 using namespace llmopt::runtime;
@@ -29,6 +30,8 @@ void Scheduler::writeRow(const PlannedRow &planned, Flight &flight) {
   row.baseLength = request.leastLength();
   row.lengthBound = request.mostLength() + planned.tokens;
   row.outputPosition = request.given() + request.samplesInFlight;
+  if (mutant(SchedulerMutant::PositionRestarts) && request.preemptions)
+    row.outputPosition -= std::min(row.outputPosition, request.prefillEnd - request.promptLength);
   row.outputLimit = request.outputLimit;
   row.adapter = request.adapter;
   row.phase = prefill          ? step::Phase::Prefill
@@ -46,7 +49,7 @@ void Scheduler::writeRow(const PlannedRow &planned, Flight &flight) {
   if (prefill) {
     writer.addTokens(std::span(request.tokens).subspan(request.leastLength(), planned.tokens));
   } else {
-    if (predecessor)
+    if (predecessor && !mutant(SchedulerMutant::StaleToken))
       writer.addReference({request.lastStep, request.lastRow, 0}, 0);
     else
       writer.addLiteral(request.tokens.back(), 0);

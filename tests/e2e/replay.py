@@ -57,6 +57,16 @@ fast, slow = report("azure.csv", "--speed", "1000"), report("azure.csv")
 check(fast["saturated"] and not slow["saturated"], "saturated at 1000 times the speed only")
 check(report("azure.csv")["ttft_s"] == slow["ttft_s"], "two runs give the same report")
 
+# On a device, with kernels: the same counts, whatever its times are.
+for options in ([], ["--groups", "model.json"], ["--spec", "2", "--steps-in-flight", "2"],
+                ["--pages", "90", "--host-memory", "0.001", "--check-every", "1"]):
+    facts = report("azure.csv", "--limit", "25", "--device", "cpu", "--speed", "50", *options)
+    check(facts["finished"] == 25 and facts["refused"] == 0, f"cpu {options}: {facts}")
+    check(all(group["held_at_end"] == 0 for group in facts["groups"]), f"cpu {options}")
+    check(facts["metrics"]["generation_tokens_total"] == sum(1 + i * 11 % 60 for i in range(25)),
+          f"cpu {options}: the trace's numbers of tokens")
+    check("simulated_s" not in facts and facts["accelerator"] == "cpu", f"cpu {options}")
+
 # The text, the page, the timeline, the metrics.
 result = run("replay", "azure.csv", "--speed", "1000", "--html", "page.html", "--timeline",
              "steps.json", "--prometheus", "metrics.txt")
@@ -86,8 +96,6 @@ REFUSED = [
      "and shortest-remaining are known"),
     (["azure.csv", "--accelerator", "tpu"], "accelerator 'tpu' is unknown; known are a100, h100, "
      "h200, b200, l40s, rtx4090"),
-    (["azure.csv", "--device", "cpu"],
-     "device 'cpu' cannot be had by replay; use none, which simulates time"),
     (["azure.csv", "--rate", "3"], "azure.csv: a rate of 3 requests/s was given, but this trace has "
      "arrival times; scale them with --speed"),
     (["azure.csv", "--speed", "0"], "speed 0, acceptance 0, host time 5e-05 s; a positive speed, an "

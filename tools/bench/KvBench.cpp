@@ -77,15 +77,16 @@ void allocateAndFree(benchmark::State &state) {
     pool.dropRef(held[at], 0);
     held[at] = pool.take(0);
   }
-  // A page for a random sequence, for one that a random sequence gave back.
+  // Pages are given back as `finish` does it, the next ones on their way.
   std::vector<uint32_t> order(1 << 16);
   for (uint32_t &at : order)
     at = random() % held.size();
   for (auto _ : state) {
     double begin = seconds();
-    for (uint32_t at : order) {
-      pool.dropRef(held[at], 0);
-      held[at] = pool.take(0);
+    for (size_t i = 0; i < order.size(); ++i) {
+      pool.fetch(held[order[(i + 8) % order.size()]]);
+      pool.dropRef(held[order[i]], 0);
+      held[order[i]] = pool.take(0);
     }
     state.SetIterationTime((seconds() - begin) / static_cast<double>(order.size()));
   }

@@ -13,7 +13,7 @@ namespace llmopt::harness {
 
 namespace {
 
-enum class Role { Unknown, DenseMask, Bias, Sink, Number };
+enum class Role { Unknown, DenseMask, Tree, Bias, Sink, Number };
 
 struct Use {
   Role role = Role::Unknown;
@@ -29,6 +29,8 @@ std::vector<Use> usesOf(attn::AttentionOp op) {
   };
   if (mlir::Attribute mask = op.getMaskAttr())
     mask.walk([&](attn::DenseMaskAttr dense) { note(dense.getArg(), Role::DenseMask); });
+  if (attn::TreeAttr tree = attn::treeOf(op.getMaskAttr()))
+    note(tree.getArg(), Role::Tree);
   if (mlir::ArrayAttr scores = op.getScoresAttr())
     for (mlir::Attribute score : scores)
       if (auto bias = llvm::dyn_cast<attn::BiasAttr>(score))
@@ -67,6 +69,8 @@ double element(const Use &use, ElementType type, const ArgumentExtents &extents,
   switch (use.role) {
   case Role::DenseMask:
     return random.chance(0.75);
+  case Role::Tree: // any set will do; -1 is causal. A double holds so many bits.
+    return random.chance(0.25) ? -1 : double(random.integer(0, int64_t(1) << 52));
   case Role::Bias:
     return random.chance(0.1) ? -std::numeric_limits<double>::infinity() : 2 * random.normal();
   case Role::Sink:
@@ -106,6 +110,10 @@ llvm::Error addArguments(attn::AttentionOp op, const ArgumentExtents &extents, c
       return reference::error("the harness does not know the element type of args operand " +
                               llvm::Twine(i));
     llvm::SmallVector<int64_t, 5> size = extentsOf(type, extents);
+    if (uses[i].role == Role::Tree) {
+      llvm::ArrayRef<int64_t> query = call.find("q")->shape;
+      size.assign(query.begin(), query.end() - 2);
+    }
     if (uses[i].role == Role::Number || uses[i].role == Role::Sink)
       for (int64_t &extent : size)
         extent = shape.heads; // one value a head

@@ -46,6 +46,7 @@ private:
   std::string type;
   int64_t kvHeads = 1, heads = 1, d = 64, dv = 64;
   bool raggedQuery = false, paged = false, appends = false, lse = false, customMask = false;
+  std::string tree;                            ///< the mask, once it is there
   std::string head;                            ///< what comes before the op
   std::vector<std::string> parameters;         ///< of the function
   std::vector<std::string> operands, types;    ///< of the op
@@ -135,9 +136,13 @@ void SpecWriter::chooseOperands() {
 }
 
 std::string SpecWriter::maskLeaf() {
-  switch (random.integer(0, 9)) {
+  switch (random.integer(0, 10)) {
   case 0:
     return "causal<top_left>";
+  case 10:
+    if (tree.empty())
+      tree = "tree<" + newArg(raggedQuery ? "tensor<?xi64>" : "tensor<?x?xi64>") + ">";
+    return tree;
   case 1:
     return "window<" + integer(1, 40) + ">";
   case 2: {

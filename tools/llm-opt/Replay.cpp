@@ -1,10 +1,12 @@
 // llm-opt replay: a request trace through scheduler, block manager and prefix cache, in
-// simulated time.
+// simulated time or with the kernels of a small model on a device.
 #include "tools/llm-opt/Command.h"
 #include "tools/llm-opt/Options.h"
 
 #include "runtime/base/File.h"
 #include "tools/import/Assign.h"
+#include "tools/llm-opt/ReplayDevice.h"
+#include "tools/llm-opt/ReplayLayers.h"
 #include "tools/llm-opt/ReplayModel.h"
 #include "tools/llm-opt/ReplayReport.h"
 
@@ -33,10 +35,6 @@ Status writeText(const std::string &path, const std::string &text) {
 
 /// The options of a replay that are not plain numbers.
 Status settle(Options &options) {
-  if (options.device != "none")
-    return makeStatus(StatusCode::Unsupported,
-                      "device '{}' cannot be had by replay; use none, which simulates time",
-                      options.device);
   if (!parsePolicy(options.policy, options.replay.scheduler.policy))
     return invalidArgument("policy '{}' is unknown; fcfs, priority, longest-prefix and "
                            "shortest-remaining are known",
@@ -48,6 +46,11 @@ Status settle(Options &options) {
   } else {
     LLMOPT_ASSIGN(model, readModelFacts(options.model, options.pageSize));
     options.replay.model = model;
+  }
+  if (options.device != "none") {
+    options.replay.model = scaledDown(options.replay.model);
+    LLMOPT_ASSIGN(device, replayDevice(options.device, options.replay.model));
+    options.replay.device = device;
   }
   options.replay.hostBytes = uint64_t(options.hostGigabytes * 1e9);
   options.replay.hostSeconds = options.hostMicroseconds * 1e-6;
@@ -79,10 +82,12 @@ Status run(Options &options) {
     fmt::print(stderr, "\r{:60}\r", "");
   if (!replayed)
     return replayed.status();
-  ReplayTitle title{std::filesystem::path(options.trace).filename().string(),
-                    options.replay.model.name,
-                    fmt::format("{} x {}", options.replay.cost.accelerators, options.accelerator),
-                    options.policy, options.replay.pages};
+  ReplayTitle title{
+      std::filesystem::path(options.trace).filename().string(), options.replay.model.name,
+      options.device == "none"
+          ? fmt::format("{} x {}", options.replay.cost.accelerators, options.accelerator)
+          : options.device,
+      options.policy, options.replay.pages};
   if (!options.html.empty())
     LLMOPT_RETURN_IF_ERROR(writeText(options.html, replayHtml(title, *replayed)));
   if (!options.timeline.empty())
@@ -140,7 +145,9 @@ void addOptions(CLI::App &app, Options &options) {
   app.add_flag("--one-by-one", replay.oneByOne, "submit a request when the one before has ended");
   app.add_flag("--no-prefix-cache", options.withoutCache, "share nothing between requests");
   app.add_option("--check-every", replay.checkEvery, "steps between checks of all invariants (0)");
-  app.add_option("--device", options.device, "none: simulated time (none)");
+  app.add_option("--device", options.device,
+                 "none: simulated time; cpu, cuda or sim: real kernels of a model of that "
+                 "shape with small heads, in real time (none)");
   app.add_option("--html", options.html, "write a page with plots");
   app.add_option("--timeline", options.timeline, "write the steps as a Chrome trace");
   app.add_option("--prometheus", options.prometheus, "write the metrics in Prometheus' format");
@@ -152,7 +159,7 @@ void addOptions(CLI::App &app, Options &options) {
 int llmopt::cli::replayCommand(int argc, char **argv) {
   Options options;
   options.replay.scheduler.maxLength = options.replay.scheduler.maxWaiting = 0;
-  CLI::App app("A request trace through the serving runtime, in simulated time", argv[0]);
+  CLI::App app("A request trace through the serving runtime", argv[0]);
   addOptions(app, options);
   if (std::optional<int> code = parseOptions(app, argc, argv))
     return *code;

@@ -44,8 +44,9 @@ std::string cli::replayText(const ReplayTitle &title, const ReplayReport &report
   fmt::format_to(out, "{} ({}) on {}, {}, {} pages, policy {}\n", title.trace,
                  toString(report.format), title.model, title.accelerator, title.pages,
                  title.policy);
-  fmt::format_to(out, "requests    {} finished, {} refused; {:.1f} s simulated in {:.2f} s\n",
-                 report.finished, report.refused, report.seconds, report.wallSeconds);
+  fmt::format_to(out, "requests    {} finished, {} refused; {:.1f} s {} in {:.2f} s\n",
+                 report.finished, report.refused, report.seconds,
+                 report.simulated ? "simulated" : "without idle gaps", report.wallSeconds);
   if (report.saturated)
     fmt::format_to(out,
                    "saturated   the queue was empty {:.1f} s after the last arrival: latencies "
@@ -96,7 +97,7 @@ ordered_json cli::replayJson(const ReplayTitle &title, const ReplayReport &repor
                        {"requests", report.requests},
                        {"finished", report.finished},
                        {"refused", report.refused},
-                       {"simulated_s", report.seconds},
+                       {report.simulated ? "simulated_s" : "busy_s", report.seconds},
                        {"arrival_s", report.arrivalSeconds},
                        {"drain_s", report.drainSeconds},
                        {"saturated", report.saturated},

@@ -311,6 +311,8 @@ FailureOr<Expression> Printer::scalarExpression(Operation *op) {
     return rounded(call(type.isF64() ? "exp2" : "exp2_approx"));
   if (isa<math::AbsIOp>(op))
     return call("llabs");
+  if (isa<math::CtPopOp>(op))
+    return cast(typeName(type), cast("__popcll", asUnsigned(op->getOperand(0).getType(), in[0])));
   if (StringRef callee = function(name); !callee.empty()) {
     bool single = isa<FloatType>(type) && !type.isF64();
     return rounded(call(single ? (callee + "f").str() : callee.str()));

@@ -77,6 +77,11 @@ func.func private @dense_word() attributes {x = #attn.dense<mask>}
 
 // -----
 
+// expected-error @below {{expected an operand as argN, got 'drafts'}}
+func.func private @tree_word() attributes {x = #attn.tree<drafts>}
+
+// -----
+
 // expected-error @below {{'and' has 2 operands or more, got 1}}
 func.func private @and_of_one() attributes {x = #attn.and<#attn.causal>}
 

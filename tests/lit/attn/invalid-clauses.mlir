@@ -100,6 +100,52 @@ func.func @dense_arg_out_of_range(%q: tensor<?x?x8x64xf32>, %k: tensor<?x?x8x64x
 
 // -----
 
+func.func @tree_arg_out_of_range(%q: tensor<?x?x8x64xf32>) {
+  // expected-error @below {{'attn.attention' op tree names arg1, but the op has 0 args}}
+  %o = attn.attention %q, %q, %q mask(tree<arg1>)
+      : tensor<?x?x8x64xf32>, tensor<?x?x8x64xf32>, tensor<?x?x8x64xf32> -> tensor<?x?x8x64xf32>
+  return
+}
+
+// -----
+
+func.func @tree_rank(%q: tensor<?x?x8x64xf32>, %a0: tensor<?xi64>) {
+  // expected-error @below {{'attn.attention' op tree takes arg0 as 'tensor<?x?xi64>', one set for each query, got 'tensor<?xi64>'}}
+  %o = attn.attention %q, %q, %q args(%a0 : tensor<?xi64>) mask(tree<arg0>)
+      : tensor<?x?x8x64xf32>, tensor<?x?x8x64xf32>, tensor<?x?x8x64xf32> -> tensor<?x?x8x64xf32>
+  return
+}
+
+// -----
+
+func.func @tree_elements(%q: tensor<?x8x64xf32>, %s: !attn.sequences, %a0: tensor<?xi32>) {
+  // expected-error @below {{'attn.attention' op tree takes arg0 as 'tensor<?xi64>', one set for each query, got 'tensor<?xi32>'}}
+  %o = attn.attention %q, %q, %q, %s args(%a0 : tensor<?xi32>) mask(tree<arg0>)
+      : tensor<?x8x64xf32>, tensor<?x8x64xf32>, tensor<?x8x64xf32>, !attn.sequences -> tensor<?x8x64xf32>
+  return
+}
+
+// -----
+
+func.func @tree_queries(%q: tensor<2x5x8x64xf32>, %a0: tensor<2x4xi64>) {
+  // expected-error @below {{'attn.attention' op tree takes arg0 as 'tensor<2x5xi64>', one set for each query, got 'tensor<2x4xi64>'}}
+  %o = attn.attention %q, %q, %q args(%a0 : tensor<2x4xi64>) mask(causal and tree<arg0>)
+      : tensor<2x5x8x64xf32>, tensor<2x5x8x64xf32>, tensor<2x5x8x64xf32> -> tensor<2x5x8x64xf32>
+  return
+}
+
+// -----
+
+func.func @two_trees(%q: tensor<?x?x8x64xf32>, %a0: tensor<?x?xi64>, %a1: tensor<?x?xi64>) {
+  // expected-error @below {{'attn.attention' op mask has trees of arg0 and arg1; the queries of an op form one tree}}
+  %o = attn.attention %q, %q, %q args(%a0, %a1 : tensor<?x?xi64>, tensor<?x?xi64>)
+      mask(tree<arg0> or tree<arg1>)
+      : tensor<?x?x8x64xf32>, tensor<?x?x8x64xf32>, tensor<?x?x8x64xf32> -> tensor<?x?x8x64xf32>
+  return
+}
+
+// -----
+
 func.func @dense_rank(%q: tensor<?x?x8x64xf32>, %k: tensor<?x?x8x64xf32>, %a0: tensor<?x?xi1>) {
   // expected-error @below {{'attn.attention' op dense takes arg0 as a tensor (B, H, Lq, Lkv) of i1 or i8, got 'tensor<?x?xi1>'}}
   %o = attn.attention %q, %k, %k args(%a0 : tensor<?x?xi1>)

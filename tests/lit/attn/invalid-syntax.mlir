@@ -21,7 +21,7 @@ func.func @clause_twice(%q: tensor<?x?x8x64xf32>, %w: i32) {
 // -----
 
 func.func @unknown_mask(%q: tensor<?x?x8x64xf32>, %w: i32) {
-  // expected-error @below {{unknown mask 'windw'; known are causal, window, sink, dilated, chunked, dense, custom, joined by and, or, not}}
+  // expected-error @below {{unknown mask 'windw'; known are causal, window, sink, dilated, chunked, dense, tree, custom, joined by and, or, not}}
   %o = attn.attention %q, %q, %q mask(causal and windw<4>)
       : tensor<?x?x8x64xf32>, tensor<?x?x8x64xf32>, tensor<?x?x8x64xf32> -> tensor<?x?x8x64xf32>
   return

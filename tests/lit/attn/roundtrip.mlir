@@ -130,6 +130,19 @@ func.func @masks_of_data(%q: tensor<?x?x8x64xf32>, %m: tensor<?x1x?x?xi8>, %n: i
   return
 }
 
+// CHECK-LABEL: func @trees
+// CHECK: args(%{{.*}} : tensor<?xi64>) mask(tree<arg0> and (sink<4> or window<64>)) :
+// CHECK: args(%{{.*}} : tensor<2x5xi64>) mask(tree<arg0>) :
+func.func @trees(%q: tensor<?x8x64xf32>, %s: !attn.sequences, %t: tensor<?xi64>,
+                 %d: tensor<2x5x8x64xf32>, %dt: tensor<2x5xi64>) {
+  %0 = attn.attention %q, %q, %q, %s args(%t : tensor<?xi64>)
+       mask(tree<arg0> and (sink<4> or window<64>))
+       : tensor<?x8x64xf32>, tensor<?x8x64xf32>, tensor<?x8x64xf32>, !attn.sequences -> tensor<?x8x64xf32>
+  %1 = attn.attention %d, %d, %d args(%dt : tensor<2x5xi64>) mask(tree<arg0>)
+       : tensor<2x5x8x64xf32>, tensor<2x5x8x64xf32>, tensor<2x5x8x64xf32> -> tensor<2x5x8x64xf32>
+  return
+}
+
 // CHECK-LABEL: func private @caches
 // CHECK-SAME: !attn.kv_cache<8x128xbf16, page = 16>,
 // CHECK-SAME: !attn.kv_cache<8x192xf16, v_dim = 128, page = 64, head_major, indptr>,

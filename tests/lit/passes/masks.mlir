@@ -176,3 +176,32 @@ func.func @region(%q: tensor<?x4x16xf32>, %k: tensor<?x2x16xf32>, %v: tensor<?x2
        : tensor<?x4x16xf32>, tensor<?x2x16xf32>, tensor<?x2x16xf32>, !attn.sequences -> tensor<?x4x16xf32>
   return %o : tensor<?x4x16xf32>
 }
+
+// The sets of a tree are loaded once for the rows of an item, and looked at in the tile that
+// holds the drafts alone.
+
+// CHECK-LABEL: func.func @tree_attend_8(
+// CHECK:         math.ctpop
+// CHECK:         scf.while
+// CHECK:         } do {
+// CHECK:           scf.for
+// CHECK:             tile.mma {{.*}} transpose_b
+// CHECK:             tile.map
+// CHECK-NOT:           arith.cmpi
+// CHECK-NOT:           arith.select
+// CHECK:               tile.yield
+// CHECK:             scf.yield
+// CHECK:           scf.for
+// CHECK:             tile.mma {{.*}} transpose_b
+// CHECK:             tile.map
+// CHECK:               arith.shrui
+// CHECK:               arith.trunci
+// CHECK:               0xFF800000
+// CHECK:               arith.select
+// CHECK:               tile.yield
+// CHECK:         return
+func.func @tree(%q: tensor<?x4x16xf32>, %k: tensor<?x2x16xf32>, %v: tensor<?x2x16xf32>, %s: !attn.sequences, %t: tensor<?xi64>) -> tensor<?x4x16xf32> {
+  %o = attn.attention %q, %k, %v, %s args(%t : tensor<?xi64>) mask(tree<arg0> and window<40>)
+       : tensor<?x4x16xf32>, tensor<?x2x16xf32>, tensor<?x2x16xf32>, !attn.sequences -> tensor<?x4x16xf32>
+  return %o : tensor<?x4x16xf32>
+}

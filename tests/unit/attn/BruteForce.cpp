@@ -142,7 +142,7 @@ bool compareRange(const ParsedMask &mask, const MaskBounds &bounds, const BoundV
 } // namespace
 
 MaskBounds llmopt::attn::test::boundsOf(const ParsedMask &mask, Defaults defaults) {
-  return mask.mask.getBounds(TestBounds(mask, defaults));
+  return boundsOfMask(mask.mask, TestBounds(mask, defaults));
 }
 
 void llmopt::attn::test::expectBounds(const ParsedMask &mask, Defaults defaults, Demand demand) {

@@ -7,6 +7,7 @@
 
 #include <gtest/gtest.h>
 
+#include <bit>
 #include <cmath>
 
 using namespace mlir;
@@ -14,15 +15,37 @@ using namespace llmopt::attn;
 using namespace llmopt::attn::test;
 
 /// Arguments of the block, numbers of the op after them.
-enum Place { Position, Key, Index, Batch, Head, Queries, Keys, Boolean, Element, Score, Numbers };
+enum Place {
+  Position,
+  Key,
+  Index,
+  Batch,
+  Head,
+  Queries,
+  Keys,
+  Set,
+  Boolean,
+  Element,
+  Score,
+  Numbers
+};
 
 class ScalarProgram::Emitter final : public PairEmitter {
 public:
   Emitter(const ParsedMask &mask, Block &block, OpBuilder &b)
       : PairEmitter(b, b.getUnknownLoc()), mask(mask), block(block) {}
 
-  Value queryPosition() override { return block.getArgument(Position); }
-  Value keyPosition() override { return block.getArgument(Key); }
+  Value queryPosition() override {
+    return treeOf(mask.mask) ? placed(queryIndex()) : block.getArgument(Position);
+  }
+  Value keyPosition() override {
+    if (!treeOf(mask.mask))
+      return keyIndex();
+    Value base = arith::SubIOp::create(b, location, keyLength(), queryLength());
+    return placed(arith::SubIOp::create(b, location, keyIndex(), base));
+  }
+  Value keyIndex() override { return block.getArgument(Key); }
+  Value querySet(unsigned) override { return block.getArgument(Set); }
   Value queryIndex() override { return block.getArgument(Index); }
   Value batch() override { return block.getArgument(Batch); }
   Value head() override { return block.getArgument(Head); }
@@ -50,6 +73,11 @@ public:
   }
 
 private:
+  Value placed(Value own) {
+    Value base = arith::SubIOp::create(b, location, keyLength(), queryLength());
+    return emitTreePosition(b, location, querySet(0), base, own);
+  }
+
   const ParsedMask &mask;
   Block &block;
 };
@@ -57,8 +85,9 @@ private:
 static std::unique_ptr<Block> makeBlock(const ParsedMask &mask) {
   Builder b(AttentionOp(mask.op).getContext());
   auto block = std::make_unique<Block>();
-  for (int place = 0; place < Boolean; ++place)
+  for (int place = 0; place < Set; ++place)
     block->addArgument(b.getI32Type(), b.getUnknownLoc());
+  block->addArgument(b.getI64Type(), b.getUnknownLoc());
   block->addArgument(b.getI1Type(), b.getUnknownLoc());
   block->addArgument(b.getF32Type(), b.getUnknownLoc());
   block->addArgument(b.getF32Type(), b.getUnknownLoc());
@@ -124,6 +153,13 @@ static Scalar runOp(Operation &op, ArrayRef<Scalar> in) {
       .Case([&](arith::SubIOp) { return integer(a - b); })
       .Case([&](arith::MulIOp) { return integer(a * b); })
       .Case([&](arith::MaxSIOp) { return integer(std::max(a, b)); })
+      .Case([&](arith::MinSIOp) { return integer(std::min(a, b)); })
+      .Case([&](arith::ShRUIOp) { return integer(int64_t(uint64_t(a) >> b)); })
+      .Case([&](arith::ExtUIOp) { return integer(a); }) // of numbers that are not negative
+      .Case([&](arith::TruncIOp c) {
+        return integer(c.getType().isInteger(1) ? a & 1 : int64_t(int32_t(a)));
+      })
+      .Case([&](math::CtPopOp) { return integer(std::popcount(uint64_t(a))); })
       .Case([&](arith::RemSIOp) { return integer(a % b); })
       .Case([&](arith::DivSIOp) { return integer(a / b); })
       .Case([&](arith::FloorDivSIOp) { return integer(a / b - (a % b < 0)); })
@@ -149,10 +185,15 @@ static Scalar runOp(Operation &op, ArrayRef<Scalar> in) {
 
 Scalar ScalarProgram::run(const Row &row, int key, float element, float score) const {
   llvm::DenseMap<Value, Scalar> values;
-  const int64_t places[] = {row.position(), key,
-                            row.index,      0,
-                            row.head,       row.shape.queries,
-                            row.shape.keys, denseElement(row.head, row.index, key)};
+  const int64_t places[] = {row.position(),
+                            key,
+                            row.index,
+                            0,
+                            row.head,
+                            row.shape.queries,
+                            row.shape.keys,
+                            int64_t(treeSet(mask.spec.tree, row.index)),
+                            denseElement(row.head, row.index, key)};
   for (auto [place, value] : llvm::enumerate(places))
     values[block->getArgument(place)].integer = value;
   values[block->getArgument(Element)].real = element;

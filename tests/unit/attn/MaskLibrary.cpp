@@ -53,6 +53,37 @@ MaskSpec llmopt::attn::test::dense() {
           {{"tensor<?x?x?x?xi1>", {}}}};
 }
 
+MaskSpec llmopt::attn::test::tree(TreeShape shape) {
+  return {"tree<arg0>",
+          [=](const Row &row, int key) {
+            int own = key - (row.shape.keys - row.shape.queries);
+            return own < 0 || (own <= row.index && (treeSet(shape, row.index) >> own) % 2 == 1);
+          },
+          {},
+          {{"tensor<?x?xi64>", {}}},
+          shape};
+}
+
+MaskSpec llmopt::attn::test::underTree(const MaskSpec &other, TreeShape shape) {
+  MaskSpec spec = other;
+  spec.args = {{"tensor<?x?xi64>", {}}};
+  spec.tree = shape;
+  spec.sees = [=, sees = other.sees](const Row &row, int key) {
+    // Members of the query's set among the first `count` of the sequence's queries.
+    auto membersBelow = [&](int count) {
+      int members = 0;
+      for (int k = 0; k < count; ++k)
+        members += (treeSet(shape, row.index) >> k) % 2 == 1;
+      return members;
+    };
+    Row placed = row;
+    placed.index = membersBelow(row.index);
+    int base = row.shape.keys - row.shape.queries;
+    return sees(placed, key < base ? key : base + membersBelow(key - base));
+  };
+  return spec;
+}
+
 MaskSpec llmopt::attn::test::custom(std::string body, Predicate sees) {
   return {"custom<0>", std::move(sees), {std::move(body) + "attn.yield %v : i1\n"}};
 }
@@ -187,7 +218,8 @@ static std::string renumbered(const std::string &text, size_t regions, size_t fi
 static MaskSpec join(const MaskSpec &a, const MaskSpec &b, const char *word, Predicate sees) {
   MaskSpec joined = {"(" + a.text + ") " + word + " (" +
                          renumbered(b.text, b.regions.size(), a.regions.size()) + ")",
-                     std::move(sees), a.regions, a.args.empty() ? b.args : a.args};
+                     std::move(sees), a.regions, a.args.empty() ? b.args : a.args,
+                     a.args.empty() ? b.tree : a.tree};
   joined.regions.insert(joined.regions.end(), b.regions.begin(), b.regions.end());
   return joined;
 }
@@ -206,5 +238,5 @@ MaskSpec llmopt::attn::test::either(const MaskSpec &a, const MaskSpec &b) {
 
 MaskSpec llmopt::attn::test::negated(const MaskSpec &a) {
   return {"not (" + a.text + ")", [x = a.sees](const Row &row, int key) { return !x(row, key); },
-          a.regions, a.args};
+          a.regions, a.args, a.tree};
 }

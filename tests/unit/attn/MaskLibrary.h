@@ -13,6 +13,10 @@ MaskSpec sink(int count);
 MaskSpec dilated(int stride);
 MaskSpec chunked(int size);
 MaskSpec dense();
+MaskSpec tree(TreeShape shape);
+/// The other mask as an op with a tree has it: by the tree's positions. It looks at positions
+/// alone and has no args.
+MaskSpec underTree(const MaskSpec &other, TreeShape shape);
 
 /// A custom region; `body` yields %v.
 MaskSpec custom(std::string body, Predicate sees);

@@ -32,6 +32,22 @@ inline bool denseElement(int head, int query, int key) {
   return (query * 7 + key * 3 + head) % 5 < 2;
 }
 
+/// The test's trees: of each query its own bit and those of its ancestors, and, to be hard,
+/// sets that are no tree at all.
+enum class TreeShape { Chain, Causal, Binary, Fan, TwoBranches, Arbitrary };
+inline uint64_t treeSet(TreeShape shape, int query) {
+  if (shape == TreeShape::Causal)
+    return ~uint64_t(0);
+  if (shape == TreeShape::Arbitrary)
+    return uint64_t(query + 1) * 0x9e3779b97f4a7c15u;
+  int parent = shape == TreeShape::Chain    ? query - 1
+               : shape == TreeShape::Binary ? (query - 1) / 2
+               : shape == TreeShape::Fan    ? 0
+                                            : query - 2;
+  uint64_t own = uint64_t(1) << query;
+  return query == 0 ? own : own | treeSet(shape, parent < 0 ? 0 : parent);
+}
+
 struct Arg {
   std::string type;            ///< "i32", "tensor<4xi32>", "tensor<?x?x?x?xi1>"
   std::vector<int64_t> values; ///< of a number: one, or one a head
@@ -42,6 +58,7 @@ struct MaskSpec {
   Predicate sees;
   std::vector<std::string> regions = {}; ///< bodies of `where` regions, over %b %h %i %j
   std::vector<Arg> args = {};
+  TreeShape tree = TreeShape::Causal;
 };
 
 inline constexpr int kHeads = 4;

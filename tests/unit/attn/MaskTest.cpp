@@ -50,6 +50,69 @@ TEST(Mask, DenseIsUnknown) {
   EXPECT_FALSE(boundsOf(ParsedMask(testContext(), dense()), Defaults::Folded).exact);
 }
 
+constexpr TreeShape kTrees[] = {TreeShape::Chain, TreeShape::Causal,      TreeShape::Binary,
+                                TreeShape::Fan,   TreeShape::TwoBranches, TreeShape::Arbitrary};
+
+TEST(Mask, Tree) {
+  for (TreeShape shape : kTrees) {
+    expectWithNegation(tree(shape), Demand::Sound);
+    EXPECT_FALSE(boundsOf(ParsedMask(testContext(), tree(shape)), Defaults::Folded).exact);
+  }
+}
+
+// The loops over a long cache: keys before the drafts are visible without a look at the sets,
+// keys behind the last row are not visited.
+TEST(Mask, TreeBoundsKeysBeforeTheDrafts) {
+  MaskBounds bounds = boundsOf(ParsedMask(testContext(), tree(TreeShape::Fan)), Defaults::Folded);
+  BoundValues values;
+  values.queryLen = 7;
+  values.keyLen = 1000;
+  values.queryLo = 993 + 2;
+  values.queryHi = 993 + 4;
+  for (int64_t key = 0; key < 1000; ++key) {
+    EXPECT_EQ(contains(bounds.may, key, values), key <= 997) << key;
+    EXPECT_EQ(contains(bounds.surely, key, values), key < 993) << key;
+  }
+  // From its 64th on, the queries of a long row see as causal.
+  values.queryLen = 600;
+  values.queryLo = 400 + 500;
+  values.queryHi = 400 + 501;
+  for (int64_t key = 0; key < 1000; ++key)
+    EXPECT_EQ(contains(bounds.surely, key, values), key < 400 || (key >= 464 && key <= 900)) << key;
+}
+
+// By positions of the branch, not by slots.
+TEST(Mask, TreeWithMasksOfPositions) {
+  auto expectSound = [](const MaskSpec &spec) {
+    ParsedMask mask(testContext(), spec);
+    expectBounds(mask, Defaults::RunTime, Demand::Sound);
+    expectPredicate(mask, Lengths::Some);
+  };
+  for (TreeShape shape : kTrees)
+    for (const MaskSpec &other : {causal(), dilated(3), chunked(4), window(3), window(-1, 2)}) {
+      MaskSpec placed = underTree(other, shape);
+      expectSound(both(tree(shape), placed));
+      expectSound(both(tree(shape), either(negated(placed), underTree(sink(2), shape))));
+      expectSound(either(tree(shape), placed));
+      expectSound(both(placed, negated(tree(shape))));
+    }
+}
+
+// SURELY of a window with a tree keeps what every depth sees, MAY what some depth sees.
+TEST(Mask, TreeAndWindowBoundLoops) {
+  MaskSpec spec = both(tree(TreeShape::Binary), underTree(window(100), TreeShape::Binary));
+  MaskBounds bounds = boundsOf(ParsedMask(testContext(), spec), Defaults::Folded);
+  BoundValues values;
+  values.queryLen = 7;
+  values.keyLen = 1000;
+  values.queryLo = 993 + 2;
+  values.queryHi = 993 + 4;
+  for (int64_t key = 0; key < 1000; ++key) {
+    EXPECT_EQ(contains(bounds.may, key, values), key >= 993 - 99 && key <= 997) << key;
+    EXPECT_EQ(contains(bounds.surely, key, values), key > 997 - 100 && key < 993) << key;
+  }
+}
+
 TEST(Mask, CausalAndWindow) {
   for (int size : {1, 3, 8})
     expectWithNegation(both(causal(), window(size)), Demand::Exact);

@@ -249,6 +249,34 @@ TEST_F(CApi, ServesTheTokensOfTheSequenceAloneAndGoesOnAfterFailures) {
             std::string::npos);
 }
 
+TEST_F(CApi, SamplesOfAPromptAreAnswersWithSeedsOfTheirOwn) {
+  create(LLMOPT_OK);
+  std::vector<uint32_t> prompt = somePrompt(1);
+  llmopt_request request = {};
+  request.struct_size = sizeof(request);
+  request.prompt = prompt.data();
+  request.prompt_n = prompt.size();
+  request.max_new_tokens = 25;
+  request.seed = 5;
+  request.samples = 4;
+  uint64_t id = 0;
+  take(llmopt_server_submit(server, &request, &id), LLMOPT_OK);
+  EXPECT_EQ(id, 1u);
+  EXPECT_EQ(submit(somePrompt(2)), 5u);
+  std::map<uint64_t, std::string> reasons = runOut();
+  Alone alone(own.model, {}, kGroups);
+  for (uint64_t i = 0; i < 4; ++i) {
+    EXPECT_EQ(reasons[id + i], "length");
+    EXPECT_EQ(answers[id + i], alone.run(prompt, 25, false, 5 + i).tokens);
+  }
+  EXPECT_NE(answers[1], answers[2]);
+  EXPECT_NE(std::string(llmopt_server_metrics(server)).find("num_forks_total 3"),
+            std::string::npos);
+  request.samples = 257;
+  EXPECT_EQ(take(llmopt_server_submit(server, &request, &id), LLMOPT_INVALID_ARGUMENT),
+            "257 samples of a prompt; 1 to 256, the most that may run, are allowed");
+}
+
 TEST_F(CApi, RefusesWhatIsWrongAndSaysWhat) {
   options.struct_size = sizeof(options) + 8;
   EXPECT_EQ(create(LLMOPT_INVALID_ARGUMENT),

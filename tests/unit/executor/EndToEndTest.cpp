@@ -172,9 +172,7 @@ TEST_F(EndToEnd, WindowsWithSinksBesideFullLayersAreAsAlone) {
   EXPECT_EQ(server.engine->deviceLosses(), 0u);
 }
 
-/// Without batch invariance bits may differ. The bound is the design's for kernels, on the
-/// model's logits: twice the error of plain float32 arithmetic against float64, and the
-/// rounding of sums over as many terms as there are keys.
+/// Without batch invariance bits may differ.
 TEST_F(EndToEnd, DefaultKernelsStayWithinTheFormats) {
   ServerOptions options = pressedOptions();
   options.spec.invariant = false;
@@ -190,27 +188,9 @@ TEST_F(EndToEnd, DefaultKernelsStayWithinTheFormats) {
     return;
   report("default kernels", server);
   EXPECT_GT(server.scheduler->metrics().preemptions, 0u);
-  for (const Outcome &outcome : server.outcomes) {
-    // Fed with the served tokens, so that a tie cannot part the sequences.
-    std::vector<kv::Token> fed = outcome.prompt;
-    fed.insert(fed.end(), outcome.answer.tokens.begin(), outcome.answer.tokens.end() - 1);
-    size_t first = outcome.prompt.size() - 1;
-    auto exact = oracleLogits<double>(model, server.options.groups, fed, first);
-    auto plain = oracleLogits<float>(model, server.options.groups, fed, first);
-    double error = 0, largest = 0;
-    for (size_t i = 0; i < exact.size(); ++i) {
-      error = std::max(error, std::abs(double(plain[i]) - exact[i]));
-      largest = std::max(largest, std::abs(exact[i]));
-    }
-    double bound = 2 * error + 8 * std::sqrt(double(fed.size())) * 0x1p-24 * largest;
-    double worst = 0;
-    const auto &rows = layers.kept.at({outcome.handle.slot, outcome.handle.generation});
-    for (size_t row = 0; row < outcome.answer.tokens.size(); ++row)
-      for (size_t i = 0; i < rows[row].size(); ++i)
-        worst = std::max(worst, std::abs(double(rows[row][i]) - exact[row * rows[row].size() + i]));
-    EXPECT_LE(worst, bound);
-    EXPECT_LT(bound, 1e-2 * largest); // a wrong key would be seen
-  }
+  for (const Outcome &outcome : server.outcomes)
+    expectWithinFormats(model, server.options.groups, outcome.prompt, outcome.answer.tokens,
+                        layers.kept.at({outcome.handle.slot, outcome.handle.generation}));
 }
 
 } // namespace

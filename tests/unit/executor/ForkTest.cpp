@@ -157,6 +157,42 @@ TEST_F(Forks, ParallelSamplesAndBeamsAreAsAlone) {
   fmt::print("{} forks, {} pages copied before a write\n", counters.forks, counters.copies);
 }
 
+// The scheduler's samples: prompts in chunks, few pages, two steps in flight.
+TEST(Samples, AreAsAlone) {
+  ServerOptions options;
+  options.groups = {{{0}, 16, 0, 0}, {{1}, 8, 40, 2}};
+  options.pages = 70;
+  options.hostPages = 200;
+  options.costs.secondsPerToken = 1e-5;
+  options.costs.copyLatency = 7e-4;
+  options.scheduler.stepsInFlight = 2;
+  options.scheduler.chunkTokens = 48;
+  TinyModel model(options.spec.model);
+  TinyLayers layers(model);
+  Server server(options, layers);
+  for (uint32_t i = 0; i < 6; ++i) {
+    std::vector<kv::Token> prompt(60 + 21 * i);
+    for (uint32_t t = 0; t < prompt.size(); ++t)
+      prompt[t] = (t * t * 7 + 5 * t + 50 * i) % 256;
+    RequestParams params;
+    params.prompt = prompt;
+    params.maxNewTokens = 60;
+    params.greedy = false;
+    params.samplingSeed = 10 * i;
+    ASSERT_TRUE(server.addSamples(params, 4).ok());
+  }
+  server.runOut();
+  Alone alone(model, options.spec, options.groups);
+  for (const Outcome &outcome : server.outcomes) {
+    Answer expected = alone.run(outcome.prompt, outcome.asked, false, outcome.seed);
+    EXPECT_EQ(outcome.answer.tokens, expected.tokens);
+    EXPECT_EQ((layers.hashes[{outcome.handle.slot, outcome.handle.generation}]), expected.logits);
+  }
+  EXPECT_GT(server.scheduler->metrics().forks, 9u);
+  EXPECT_GT(server.scheduler->metrics().preemptions, 0u);
+  EXPECT_GT(server.blocks->counters().copies, 9u);
+}
+
 TEST_F(Forks, APageCopyThatIsLeftOutIsSeen) {
   device->skipCopies();
   EXPECT_GT(tellStory(), 4u);

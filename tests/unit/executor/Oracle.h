@@ -5,6 +5,7 @@
 #include "Specs.h"
 
 #include <cmath>
+#include <gtest/gtest.h>
 
 namespace llmopt::test {
 
@@ -68,6 +69,33 @@ std::vector<T> oracleLogits(const TinyModel &model, const std::vector<TinyGroup>
   for (size_t t = first; t < tokens; ++t)
     model.logits(&x[t * c.hidden], &logits[(t - first) * c.vocabulary]);
   return logits;
+}
+
+/// The bound is the design's for kernels, on the model's logits: twice the error of plain
+/// float32 arithmetic against float64, and the rounding of sums over as many terms as there
+/// are keys. `rows`: the logits behind each token of the answer.
+inline void expectWithinFormats(const TinyModel &model, const std::vector<TinyGroup> &groups,
+                                const std::vector<kv::Token> &prompt,
+                                const std::vector<kv::Token> &answer,
+                                const std::vector<std::vector<float>> &rows) {
+  // Fed with the served tokens, so that a tie cannot part the sequences.
+  std::vector<kv::Token> fed = prompt;
+  fed.insert(fed.end(), answer.begin(), answer.end() - 1);
+  size_t first = prompt.size() - 1;
+  auto exact = oracleLogits<double>(model, groups, fed, first);
+  auto plain = oracleLogits<float>(model, groups, fed, first);
+  double error = 0, largest = 0;
+  for (size_t i = 0; i < exact.size(); ++i) {
+    error = std::max(error, std::abs(double(plain[i]) - exact[i]));
+    largest = std::max(largest, std::abs(exact[i]));
+  }
+  double bound = 2 * error + 8 * std::sqrt(double(fed.size())) * 0x1p-24 * largest;
+  double worst = 0;
+  for (size_t row = 0; row < answer.size(); ++row)
+    for (size_t i = 0; i < rows[row].size(); ++i)
+      worst = std::max(worst, std::abs(double(rows[row][i]) - exact[row * rows[row].size() + i]));
+  EXPECT_LE(worst, bound);
+  EXPECT_LT(bound, 1e-2 * largest); // a wrong key would be seen
 }
 
 } // namespace llmopt::test

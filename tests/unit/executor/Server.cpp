@@ -44,6 +44,7 @@ Server::Server(const ServerOptions &wanted, TinyLayers &layers) : options(wanted
   made.prefillTokens = options.scheduler.chunkTokens;
   made.stepsInFlight = options.scheduler.stepsInFlight;
   made.deviceDrafts = uint32_t(options.scheduler.deviceDrafts.size());
+  made.draftTrees = options.scheduler.draftTrees();
   made.rules = rulesOf(options.groups, made.maxTokens, memory.maxDraft);
   made.plan.cascadeLevels = options.cascadeLevels;
   made.captures = options.captures;
@@ -59,18 +60,24 @@ Server::Server(const ServerOptions &wanted, TinyLayers &layers) : options(wanted
 }
 
 StatusOr<size_t> Server::add(RequestParams params) {
-  StatusOr<RequestHandle> handle = scheduler->submit(params, clock.now());
-  if (!handle)
-    return handle.status();
-  Outcome outcome;
-  outcome.prompt.assign(params.prompt.begin(), params.prompt.end());
-  outcome.asked = params.maxNewTokens;
-  outcome.greedy = params.greedy;
-  outcome.seed = params.samplingSeed;
-  outcome.handle = *handle;
-  indexOf[handle->slot] = outcomes.size();
-  outcomes.push_back(std::move(outcome));
+  LLMOPT_RETURN_IF_ERROR(addSamples(params, 1));
   return outcomes.size() - 1;
+}
+
+Status Server::addSamples(RequestParams params, uint32_t samples) {
+  std::vector<RequestHandle> handles(samples);
+  LLMOPT_RETURN_IF_ERROR(scheduler->submit(params, handles, clock.now()));
+  for (RequestHandle handle : handles) {
+    Outcome outcome;
+    outcome.prompt.assign(params.prompt.begin(), params.prompt.end());
+    outcome.asked = params.maxNewTokens;
+    outcome.greedy = params.greedy;
+    outcome.seed = params.samplingSeed++;
+    outcome.handle = handle;
+    indexOf[handle.slot] = outcomes.size();
+    outcomes.push_back(std::move(outcome));
+  }
+  return {};
 }
 
 void Server::runOut(const std::function<void()> &each) {

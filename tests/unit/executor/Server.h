@@ -50,6 +50,7 @@ public:
   explicit Server(const ServerOptions &options, TinyLayers &layers);
 
   StatusOr<size_t> add(RequestParams params);
+  Status addSamples(RequestParams params, uint32_t samples);
   void abort(size_t index) { scheduler->abort(outcomes[index].handle, clock.now()); }
   /// Until nothing is left. `each` is called after each completed step.
   void runOut(const std::function<void()> &each = {});

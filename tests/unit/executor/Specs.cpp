@@ -30,36 +30,43 @@ Status failed(llvm::Error error) {
 
 } // namespace
 
-std::string llmopt::test::maskOf(const TinyGroup &group) {
+std::string llmopt::test::maskOf(const TinyGroup &group, const char *order) {
   if (!group.window)
-    return "causal";
+    return order;
   if (!group.sink)
-    return fmt::format("causal and window<{}>", group.window);
-  return fmt::format("causal and (sink<{}> or window<{}>)", group.sink, group.window);
+    return fmt::format("{} and window<{}>", order, group.window);
+  return fmt::format("{} and (sink<{}> or window<{}>)", order, group.sink, group.window);
+}
+
+static std::string cacheOf(const SpecOptions &options, const TinyGroup &group, bool attends) {
+  return fmt::format("!attn.kv_cache<{}x{}xf32, page = {}{}{}{}>", options.model.kvHeads,
+                     options.model.headDim, group.pageSize, group.headMajor ? ", head_major" : "",
+                     group.interleaved ? ", interleaved" : "",
+                     group.indptr && attends ? ", indptr" : "");
 }
 
 std::string llmopt::test::appendSpec(const SpecOptions &options, const TinyGroup &group) {
   return fmt::format(R"(
 func.func @append(%k: tensor<?x{0}x{1}xf32>, %v: tensor<?x{0}x{1}xf32>, %slots: tensor<?xi64>,
-                  %kv: !attn.kv_cache<{0}x{1}xf32, page = {2}>) {{
-  attn.append %k, %v, %slots, %kv : tensor<?x{0}x{1}xf32>, tensor<?x{0}x{1}xf32>, tensor<?xi64>,
-              !attn.kv_cache<{0}x{1}xf32, page = {2}>
+                  %kv: {2}) {{
+  attn.append %k, %v, %slots, %kv : tensor<?x{0}x{1}xf32>, tensor<?x{0}x{1}xf32>, tensor<?xi64>, {2}
   return
 }})",
-                     options.model.kvHeads, options.model.headDim, group.pageSize);
+                     options.model.kvHeads, options.model.headDim, cacheOf(options, group, false));
 }
 
 std::string llmopt::test::pagedSpec(const SpecOptions &options, const TinyGroup &group) {
   return fmt::format(R"(
-func.func @attend(%q: tensor<?x{0}x{2}xf32>, %kv: !attn.kv_cache<{1}x{2}xf32, page = {3}>,
-                  %seq: !attn.sequences) -> tensor<?x{0}x{2}xf32> {{
-  %o = attn.attention %q, %kv, %seq mask({4}){5}
-       : tensor<?x{0}x{2}xf32>, !attn.kv_cache<{1}x{2}xf32, page = {3}>, !attn.sequences
-         -> tensor<?x{0}x{2}xf32>
-  return %o : tensor<?x{0}x{2}xf32>
+func.func @attend(%q: tensor<?x{0}x{1}xf32>, %kv: {2},
+                  %seq: !attn.sequences{5}) -> tensor<?x{0}x{1}xf32> {{
+  %o = attn.attention %q, %kv, %seq {6} mask({3}){4}
+       : tensor<?x{0}x{1}xf32>, {2}, !attn.sequences -> tensor<?x{0}x{1}xf32>
+  return %o : tensor<?x{0}x{1}xf32>
 }})",
-                     options.model.queryHeads, options.model.kvHeads, options.model.headDim,
-                     group.pageSize, maskOf(group), optionsText(options));
+                     options.model.queryHeads, options.model.headDim, cacheOf(options, group, true),
+                     maskOf(group, options.trees ? "tree<arg0>" : "causal"), optionsText(options),
+                     options.trees ? ", %sets: tensor<?xi64>" : "",
+                     options.trees ? "args(%sets : tensor<?xi64>)" : "");
 }
 
 std::string llmopt::test::aloneSpec(const SpecOptions &options, const TinyGroup &group) {
@@ -101,6 +108,9 @@ LayerGroup llmopt::test::layerGroup(const TinyConfig &model, const TinyGroup &fr
   group.pages.pageSize = from.pageSize;
   group.pages.window = from.window;
   group.pages.sink = from.sink;
+  group.interleaved = from.interleaved;
+  if (from.headMajor)
+    group.kvOrder = bundle::KvOrder::HeadMajor;
   group.pages.dataBytes = group.layers.size() * group.layerBytes();
   return group;
 }

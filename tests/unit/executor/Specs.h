@@ -14,14 +14,17 @@ struct TinyGroup {
   std::vector<uint32_t> layers;
   uint32_t pageSize = 16;
   uint32_t window = 0, sink = 0; ///< window 0: every key
+  bool headMajor = false, interleaved = false, indptr = false;
 };
 
 struct SpecOptions {
   TinyConfig model;
   bool invariant = true;
+  bool trees = false; ///< paged kernels know trees of drafts
 };
 
-std::string maskOf(const TinyGroup &group);
+/// `order`: "causal", or a tree.
+std::string maskOf(const TinyGroup &group, const char *order = "causal");
 std::string appendSpec(const SpecOptions &options, const TinyGroup &group);
 std::string pagedSpec(const SpecOptions &options, const TinyGroup &group);
 /// Without pages: (1, tokens, heads, dimension) arrays.

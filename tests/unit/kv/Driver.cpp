@@ -223,7 +223,13 @@ void Driver::admit() {
     return print;
   };
   before = fingerprint();
-  Admission admission = manager->admit(*next.prompt, random.between(1, 17));
+  Incoming incoming;
+  bool fromPeer = random.oneIn(8);
+  uint32_t end = fromPeer ? random.between(1, next.client->prompt) : 0;
+  if (fromPeer && manager->match(*next.prompt).tokens >= end)
+    fromPeer = false;
+  Admission admission = fromPeer ? manager->admitTransfer(*next.prompt, end, incoming.id)
+                                 : manager->admit(*next.prompt, random.between(1, 17));
   say("admit {} tokens: {} slot {} hit {} ({} partial, {} from host), {} new", next.client->prompt,
       toString(admission.reply), admission.sequence.slot, admission.hit.tokens,
       admission.hit.partialTokens, admission.hit.hostPages, admission.newTokens);
@@ -239,6 +245,16 @@ void Driver::admit() {
   expect(!next.prompt->bypassHits || admission.hit.tokens == 0, "a hit in spite of bypassHits");
   client.id = admission.sequence;
   client.computed = admission.hit.tokens;
+  if (fromPeer) {
+    client.scheduled = client.computed;
+    incoming.client = next.client;
+    incoming.tokens = admission.newTokens;
+    expect(client.computed + incoming.tokens == end, "a transfer ends where it was asked to");
+    transfers.push_back(incoming);
+    clients.push_back(next.client);
+    waiting.erase(waiting.begin() + index);
+    return;
+  }
   client.scheduled = client.computed + admission.newTokens;
   partialHits += admission.hit.partialTokens > 0;
   hostHits += admission.hit.hostPages > 0;

@@ -219,6 +219,50 @@ TEST(KvTransfer, WhatArrivedIsCommittedAndHit) {
   EXPECT_EQ(story.extend(a, {12}), Reply::Ok);
 }
 
+TEST(KvTransfer, AdmitsAPromptWhoseTokensAPeerWrites) {
+  Story story({fullGroup(4)}, 16);
+  story.remember(text(0, 8));
+  std::vector<Token> wants = text(0, 21);
+  Prompt prompt = story.prompt(wants);
+  TransferId transfer;
+  EXPECT_EQ(story.kv->admitTransfer(prompt, 8, transfer).reply, Reply::InvalidArgument)
+      << "as much is cached";
+  EXPECT_EQ(story.kv->admitTransfer(prompt, 22, transfer).reply, Reply::InvalidArgument);
+  Admission admission = story.kv->admitTransfer(prompt, 20, transfer);
+  ASSERT_EQ(admission.reply, Reply::Ok);
+  EXPECT_EQ(admission.hit.tokens, 8u);
+  EXPECT_EQ(admission.newTokens, 12u);
+  EXPECT_EQ(story.count(PageState::Used), 5u);
+  story.open();
+  EXPECT_EQ(story.kv->reserve(admission.sequence, 1), Reply::InFlight);
+  story.kv->cancelStep();
+  EXPECT_EQ(story.kv->startTransfer(transfer), Reply::Ok);
+  EXPECT_EQ(story.count(PageState::Pinned), 3u);
+  EXPECT_EQ(story.kv->completeTransfer(transfer, text(8, 12)), Reply::Ok);
+  EXPECT_EQ(story.kv->committedTokens(admission.sequence), 20u);
+  EXPECT_EQ(story.hits(text(0, 21)), 20u);
+  EXPECT_EQ(story.extend(admission.sequence, {20}), Reply::Ok);
+  EXPECT_EQ(story.kv->finish(admission.sequence), Reply::Ok);
+}
+
+// Not all of it arrives, or nothing: the sequence goes on with what there is.
+TEST(KvTransfer, AnAdmissionThatThePeerFailsIsASequenceLikeOthers) {
+  Story story({fullGroup(4)}, 16);
+  std::vector<Token> wants = text(0, 21);
+  Prompt prompt = story.prompt(wants);
+  TransferId transfer;
+  Admission admission = story.kv->admitTransfer(prompt, 20, transfer);
+  ASSERT_EQ(admission.reply, Reply::Ok);
+  EXPECT_EQ(story.kv->abortTransfer(transfer), Reply::Ok);
+  EXPECT_EQ(story.kv->boundTokens(admission.sequence), 0u);
+  EXPECT_EQ(story.extend(admission.sequence, wants), Reply::Ok);
+  EXPECT_EQ(story.kv->finish(admission.sequence), Reply::Ok);
+  std::vector<Token> others = text(100, 80);
+  Prompt large = story.prompt(others);
+  EXPECT_EQ(story.kv->admitTransfer(large, 70, transfer).reply, Reply::PermanentLack);
+  EXPECT_EQ(story.count(PageState::Used), 0u);
+}
+
 // vllm-project/vllm#46283: the note never comes; reclaimed by hand; then it comes.
 TEST(KvTransfer, ALateNoteAfterReclaimIsIgnored) {
   Story story({fullGroup(4)}, 8);

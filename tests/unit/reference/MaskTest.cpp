@@ -148,6 +148,53 @@ TEST(Mask, StrideBelowOneCountsAsOne) {
   EXPECT_EQ(seenBy(bound, 0), "###");
 }
 
+// A token and five drafts: two children of the token (1, 2), a child of the first (3), two of
+// the second (4, 5).
+const std::vector<int64_t> kSets = {0b000001, 0b000011, 0b000101, 0b001011, 0b010101, 0b100101};
+
+Rows treeTable(const std::string &mask, std::vector<int64_t> sets, int64_t keys,
+               const std::string &where = "") {
+  Bound bound =
+      weightsOf("args(%t : tensor<?x?xi64>) mask(" + mask + ")" + where, int64_t(sets.size()),
+                std::vector<double>(size_t(keys), 0), 1, "", ", %t: tensor<?x?xi64>");
+  bound.inputs.arrays["arg0"] = {
+      ElementType::I64, {1, int64_t(sets.size())}, {int64_t(sets.size()), 1}, sets.data()};
+  Rows rows;
+  for (int64_t q = 0; q < int64_t(sets.size()); ++q)
+    rows.push_back(seenBy(bound, q));
+  return rows;
+}
+
+TEST(Mask, TreeShowsAncestorsAndWhatIsBefore) {
+  EXPECT_EQ(treeTable("tree<arg0>", kSets, 8),
+            (Rows{"###.....", "####....", "###.#...", "####.#..", "###.#.#.", "###.#..#"}));
+  EXPECT_EQ(treeTable("tree<arg0>", {-1, -1, -1}, 4), (Rows{"##..", "###.", "####"}));
+  EXPECT_EQ(treeTable("tree<arg0>", {0, 0b111, 0b10}, 3), (Rows{"...", "##.", ".#."}))
+      << "a set says all, of the query itself as well; what stands behind is hidden";
+}
+
+TEST(Mask, TreeCountsPositionsAlongTheBranch) {
+  // Depths 0 1 1 2 2 2: a window of 2 is the token and its parent, of whatever slots.
+  EXPECT_EQ(treeTable("tree<arg0> and window<2>", kSets, 8),
+            (Rows{".##.....", "..##....", "..#.#...", "...#.#..", "....#.#.", "....#..#"}));
+  EXPECT_EQ(treeTable("tree<arg0> and custom", kSets, 8,
+                      R"( where {
+    ^bb0(%b: index, %h: index, %i: index, %j: index):
+      %two = arith.constant 2 : index
+      %d = arith.subi %i, %j : index
+      %r = arith.cmpi eq, %d, %two : index
+      attn.yield %r : i1
+  })"),
+            (Rows{"#.......", ".#......", ".#......", "..#.....", "..#.....", "..#....."}));
+}
+
+TEST(Mask, TreeTellsOf64QueriesAndTheRestIsCausal) {
+  std::vector<int64_t> sets(70, 1); // each sees the first, and all from the 64th on
+  Rows rows = treeTable("tree<arg0>", sets, 70);
+  EXPECT_EQ(rows[63], "#" + std::string(69, '.'));
+  EXPECT_EQ(rows[66], "#" + std::string(63, '.') + "###...");
+}
+
 TEST(Mask, CustomRegion) { // sees positions: query 0 of 2 stands at key 2 of 4
   Bound bound = weightsOf(R"(mask(custom) where {
     ^bb0(%b: index, %h: index, %i: index, %j: index):

@@ -122,7 +122,7 @@ TEST(Schedule, EachRefusalSaysWhyAndLeavesTheSchedulerUsable) {
   EXPECT_EQ(metrics.rejected[size_t(RejectReason::NoTime)], 1u);
   story.runOut();
   story.add('A', {});
-  EXPECT_EQ(refusal({}), "1 requests wait, which is the limit; try again later");
+  EXPECT_EQ(refusal({}), "1 requests wait, and 1 may; try again later");
   story.runOut();
   story.expectAnswer('A', 4);
 }

@@ -54,6 +54,7 @@ struct Ask {
   std::vector<kv::Token> stops = {};
   TokenFilter *filter = nullptr;
   bool logprobs = false;
+  uint32_t remote = 0; ///< tokens that a peer has
 };
 
 class Story : public RequestListener, public TokenSource {
@@ -95,8 +96,9 @@ public:
     return 1'000'000u + uint32_t(uint8_t(name)) * 10000 + i;
   }
 
-  StatusOr<RequestHandle> tryAdd(char name, const Ask &ask) {
-    uint32_t stream = ask.stream == UINT32_MAX ? uint32_t(uint8_t(name)) : ask.stream;
+  /// Samples of one prompt, one for each name.
+  Status trySamples(const std::string &samples, const Ask &ask) {
+    uint32_t stream = ask.stream == UINT32_MAX ? uint32_t(uint8_t(samples[0])) : ask.stream;
     std::vector<kv::Token> prompt(ask.prompt);
     for (uint32_t i = 0; i < ask.prompt; ++i)
       prompt[i] = promptToken(stream, i);
@@ -110,14 +112,26 @@ public:
     params.stopTokens = ask.stops;
     params.filter = ask.filter;
     params.promptLogprobs = ask.logprobs;
-    auto handle = scheduler->submit(params, now);
-    if (handle) {
-      names[handle->slot] = name;
-      handles[name] = *handle;
+    params.remoteTokens = ask.remote;
+    std::vector<RequestHandle> given(samples.size());
+    LLMOPT_RETURN_IF_ERROR(scheduler->submit(params, given, now));
+    for (size_t i = 0; i < samples.size(); ++i) {
+      char name = samples[i];
+      names[given[i].slot] = name;
+      handles[name] = given[i];
       answers[name].clear();
       asked[name] = ask;
+      asked[name].stream = stream;
     }
-    return handle;
+    return {};
+  }
+  StatusOr<RequestHandle> tryAdd(char name, const Ask &ask) {
+    LLMOPT_RETURN_IF_ERROR(trySamples({name}, ask));
+    return handles[name];
+  }
+  void addSamples(const std::string &samples, const Ask &ask) {
+    Status status = trySamples(samples, ask);
+    ASSERT_TRUE(status.ok()) << status.toString();
   }
   void add(char name, const Ask &ask) {
     auto handle = tryAdd(name, ask);
@@ -131,11 +145,23 @@ public:
     if (bytes.empty())
       return "";
     lastBytes.assign(bytes.begin(), bytes.end());
+    inFlight.push_back({bytes, lastBytes});
+    while (inFlight.size() > scheduler->stepsInFlight())
+      inFlight.pop_front(); // lost with their device, or landed by the test itself
     auto input = StepInput::parse(bytes);
     EXPECT_TRUE(input.ok()) << input.status().toString();
     Status taken = device->submit(bytes, now);
+    if (taken.code() == StatusCode::Unavailable) { // a fresh device has no tables
+      std::vector<uint64_t> tables = scheduler->snapshot();
+      Status restored = device->restore(
+          {reinterpret_cast<const uint8_t *>(tables.data()), tables.size() * sizeof(uint64_t)});
+      EXPECT_TRUE(restored.ok()) << restored.toString();
+      taken = device->submit(bytes, now);
+    }
     EXPECT_TRUE(taken.ok()) << taken.toString();
     ++steps;
+    for (const step::Row &row : input->rows())
+      checkRow(*input, row);
     std::string text;
     for (const step::Row &row : input->rows()) {
       text += fmt::format("{}{}:{}{}+{}", text.empty() ? "" : " ", names[row.request],
@@ -153,8 +179,56 @@ public:
     auto result = device->wait();
     ASSERT_TRUE(result.ok()) << result.status().toString();
     now = std::max(now, (*result)->finishedNs);
-    Status done = scheduler->complete(**result, now);
+    StepResult taken = **result;
+    if (adjust)
+      adjust(taken);
+    if (!inFlight.empty()) { // else the test has submitted the step by itself
+      EXPECT_TRUE(std::equal(inFlight[0].kept.begin(), inFlight[0].kept.end(),
+                             inFlight[0].bytes.begin(), inFlight[0].bytes.end()))
+          << "the bytes of a step changed while it was in flight";
+      inFlight.pop_front();
+    }
+    Status done = scheduler->complete(taken, now);
     ASSERT_TRUE(done.ok()) << done.toString();
+  }
+  /// What the device is told must be right in itself.
+  void checkRow(const StepInput &input, const step::Row &row) {
+    char name = names[row.request];
+    const Ask &ask = asked[name];
+    bool behind = row.predecessorStep != step::kNoStep;
+    // Slots up to the bound have pages.
+    for (uint32_t g = 0; g < input.header().groupCount; ++g) {
+      uint32_t size = blocks->options().groups[g].pageSize;
+      std::span<const int32_t> table = device->tables().table(g, row.tableSlot);
+      for (uint32_t page = row.baseLength / size; page * size < row.lengthBound; ++page)
+        EXPECT_TRUE(page < table.size() && table[page] >= 0)
+            << name << " has no page " << page << " in group " << g;
+    }
+    // Tokens that the host writes are those of the sequence; behind a row in flight it may not.
+    for (uint32_t i = 0; i < (row.phase == step::Phase::Verify ? 1 : row.tokenCount); ++i) {
+      int32_t id = input.tokensOf(row)[i].id;
+      uint32_t at = row.baseLength + i;
+      EXPECT_EQ(id < 0, behind) << name;
+      if (id >= 0)
+        EXPECT_EQ(kv::Token(id), at < ask.prompt ? promptToken(ask.stream, at)
+                                                 : answerToken(name, at - ask.prompt))
+            << name << " at " << at;
+    }
+    for (size_t i = 0; i + 1 < inFlight.size(); ++i) {
+      auto earlier = StepInput::parse(inFlight[i].kept);
+      for (const step::Row &other : earlier->rows())
+        if (other.request == row.request && other.generation == row.generation &&
+            (other.flags & step::kSamples))
+          EXPECT_TRUE(behind) << name << " has a row in flight";
+    }
+    for (const step::Token &token : input.tokensOf(row))
+      if (token.id < 0)
+        EXPECT_LE(input.header().stepId - input.references()[size_t(-1 - token.id)].step,
+                  options.scheduler.stepsInFlight)
+            << "the device keeps no more steps than may be in flight";
+    EXPECT_LE(row.lengthBound, ask.prompt + ask.answer) << name;
+    EXPECT_LT(row.outputPosition, ask.answer) << name;
+    EXPECT_LE(input.tokens().size(), options.scheduler.tokenBudget);
   }
   /// One synchronous step.
   std::string step() {
@@ -223,6 +297,12 @@ public:
   std::map<char, uint64_t> endStep;
   std::string ends; ///< "A:length B:stop"
   std::vector<uint8_t> lastBytes;
+  std::function<void(StepResult &)> adjust; ///< of results, before they are taken
+  struct Bytes {
+    std::span<const uint8_t> bytes;
+    std::vector<uint8_t> kept;
+  };
+  std::deque<Bytes> inFlight;
   uint64_t steps = 0;
   int64_t now = 0;
 };
