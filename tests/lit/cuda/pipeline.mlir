@@ -9,11 +9,12 @@
 // STAGE:           tile.get {{.*}} after %[[T]]
 // STAGE:           tile.mma
 
-// x is in registers before the loop: its place in shared memory serves w.
+// x is in registers before the loop: its place in shared memory serves w, and then the rows of the
+// result, which go out from there.
 // Two stages: one copy before the loop, one for the next iteration in it; one barrier an
 // iteration both shows the tile to all threads and frees the other slot.
 // CHECK-LABEL: func.func @sum
-// CHECK-SAME:    tile.shared_bytes = 8192
+// CHECK-SAME:    tile.shared_bytes = 16384
 // CHECK:         %[[FIRST:.*]] = tile.copy_async {{.*}}[%[[LO:[a-z0-9]+]]] if
 // CHECK:         scf.for %[[I:.*]] = {{.*}} iter_args({{.*}}, %[[T:.*]] = %[[FIRST]])
 // CHECK:           tile.get {{.*}}[%[[I]]] after %[[T]] pending 0
