@@ -148,8 +148,9 @@ Value TileWalk::mayContain(OpBuilder &b, Value key) {
 
 std::pair<Value, Value> llmopt::positionRange(KernelBuilder &k, Value firstRow, Value rowCount,
                                               Value flags) {
+  attn::AttentionOp op = k.signature.attention;
   auto entryOf = [&](Value packed) -> Value {
-    Value group = k.idx(k.signature.attention.getGroup());
+    Value group = k.idx(op.getGroup());
     return arith::DivUIOp::create(k.b, k.loc, packed, group);
   };
   auto position = [&](Value entry) {
