@@ -2,7 +2,7 @@
 // time. Links the runtime alone, so there is neither a compiler nor NVRTC in it.
 //
 //   llm-opt compile decode.mlir --emit bundle -o decode.bundle
-//   run-bundle decode.bundle auto q=q.npy k_pool=k.npy v_pool=v.npy block_table=t.npy \
+//   run-bundle decode.bundle auto q=q.npy k_pool=k.npy v_pool=v.npy block_table=t.npy
 //              kv_len=l.npy cu_seqlens_q=c.npy -- o=o.npy
 #include "runtime/bundle/BundleIO.h"
 #include "runtime/device/BoundCall.h"

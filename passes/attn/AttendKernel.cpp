@@ -152,11 +152,12 @@ void AttendBuilder::loadRows() {
 void AttendBuilder::loadTree() {
   int buffer = k.signature.findBuffer(BufferRole::Tree);
   rows.treeSet = KernelBuilder::called(
-      "tree_set", rowTile(k.b.getI64Type(), [&](Value queryIndex, Value, Value, Value row) {
+      "tree_set", rowTile(k.b.getI64Type(), [&](Value queryIndex, Value, Value, Value) {
         Value offset = op.isRaggedQuery() ? k.mul(k.add(queryBase, queryIndex), k.stride(buffer, 0))
                                           : k.add(k.mul(batch, k.stride(buffer, 0)),
                                                   k.mul(queryIndex, k.stride(buffer, 1)));
-        Value used = k.select(k.cmp(Pred::slt, row, rowsUsed), offset, k.idx(0));
+        // Rows beyond the item's repeat its last one, which shows no key that the others do not.
+        Value used = k.select(k.cmp(Pred::slt, k.idx(0), rowsUsed), offset, k.idx(0));
         return memref::LoadOp::create(k.b, k.loc, k.pointer(buffer), used).getResult();
       }));
   rows.placeByTree(k);

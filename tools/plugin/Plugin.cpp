@@ -1,7 +1,7 @@
 // The dialects and passes as a plugin for other MLIR tools:
 //
-//   mlir-opt-22 --load-dialect-plugin=LlmOptPlugin.so --load-pass-plugin=LlmOptPlugin.so \
-//       --pass-pipeline='builtin.module(attn-to-tile)' spec.mlir
+//   mlir-opt-22 --load-dialect-plugin=LlmOptPlugin.so --load-pass-plugin=LlmOptPlugin.so
+//               --pass-pipeline='builtin.module(attn-to-tile)' spec.mlir
 //
 // No MLIR library is linked: the tool that loads the plugin brings it.
 #include "codegen/cpu/Passes.h"

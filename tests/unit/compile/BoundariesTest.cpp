@@ -35,8 +35,9 @@ TEST(Boundaries, OfALargeCallPutRowsOnBothSidesOfEveryTilePageAndSplit) {
   EXPECT_EQ(int64_t(heads.size()), kHeads);
   auto stands = [&](int64_t query) {
     for (int64_t side : {query - 1, query})
-      if (side >= 0 && side < queries)
+      if (side >= 0 && side < queries) {
         EXPECT_TRUE(chosen.contains(side)) << side;
+      }
   };
   stands(0);
   stands(queries);

@@ -115,8 +115,9 @@ TEST(RegionOps, EveryArithOpAgreesWithTheOracle) {
     reals.push_back("r_" + op.str());
   }
   for (llvm::StringRef op : attn::regionOps())
-    if (op.starts_with("arith."))
+    if (op.starts_with("arith.")) {
       EXPECT_TRUE(llvm::StringRef(body).contains(op.str() + " ")) << op.str();
+    }
   // Weights 1, 7/8, 49/64, ... so that no two errors cancel.
   body += "%share = arith.constant 0.875 : f32\n%a0 = arith.addf %zero, %zero : f32\n";
   for (size_t i = 0; i < reals.size(); ++i)
