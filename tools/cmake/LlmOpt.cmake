@@ -6,6 +6,8 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   list(APPEND LLMOPT_WARNINGS -Wno-maybe-uninitialized -Wno-restrict
               -Wno-dangling-pointer -Wno-array-bounds -Wno-stringop-overflow
               -Wno-uninitialized)
+  # GoogleTest's macros hold an if with an else; clang's pragmas are clang's.
+  list(APPEND LLMOPT_WARNINGS -Wno-dangling-else -Wno-unknown-pragmas)
 endif()
 
 # llmopt_library(NAME [MLIR] [DEPENDS target...] [LINK library...] [EXCLUDE regex])

@@ -1,7 +1,9 @@
-// chunked<n>: floor(p / n) == floor(j / n), with j >= 0.
+// chunked<n>: floor(p / n) == floor(j / n).
 #include "dialect/attn/Asm.h"
 #include "dialect/attn/AttnDialect.h"
 #include "dialect/attn/EmitUtils.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
 
 using namespace mlir;
 using namespace llmopt::attn;
@@ -23,15 +25,21 @@ void ChunkedAttr::collectNumbers(SmallVectorImpl<NumberUse> &numbers) const {
 }
 
 // One division for a query, none for a key: the chunk starts at p - p mod n. Negative
-// positions see nothing (keys are not negative), so the sign of the remainder and an
-// overflow of j - start do not matter there.
+// positions see no key of the cache, so that an overflow of j - start does not matter there;
+// only in a tree, with more queries than keys, is a key's own position negative.
 Value ChunkedAttr::emitPredicate(PairEmitter &e) const {
-  Value zero = emit::i32(e, 0), p = e.queryPosition();
+  OpBuilder &b = e.builder();
+  Value zero = emit::i32(e, 0), p = e.queryPosition(), j = e.keyPosition();
   Value size = emit::maximum(e, e.number(*this, 0), emit::i32(e, 1));
-  Value start = emit::subtract(e, p, emit::remainder(e, p, size));
-  Value place = emit::subtract(e, e.keyPosition(), start);
+  Value seen = emit::lessEqual(e, zero, p), rest = emit::remainder(e, p, size);
+  if (j != e.keyIndex()) {
+    seen = emit::either(e, seen, emit::less(e, j, zero));
+    Value floored = arith::AddIOp::create(b, e.loc(), rest, size);
+    rest = arith::SelectOp::create(b, e.loc(), emit::less(e, rest, zero), floored, rest);
+  }
+  Value place = emit::subtract(e, j, emit::subtract(e, p, rest));
   Value inChunk = emit::both(e, emit::lessEqual(e, zero, place), emit::less(e, place, size));
-  return emit::both(e, emit::lessEqual(e, zero, p), inChunk);
+  return emit::both(e, seen, inChunk);
 }
 
 MaskBounds ChunkedAttr::getBounds(const BoundContext &context) const {
