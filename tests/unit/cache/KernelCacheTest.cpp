@@ -190,13 +190,13 @@ TEST_F(KernelCacheTest, TheDiskKeepsWhatWasUsedLast) {
     KernelCache cache({.folder = folder});
     for (int i = 0; i < 4; ++i) {
       ASSERT_TRUE(get(cache, i));
-      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+      std::this_thread::sleep_for(std::chrono::milliseconds(25));
     }
     each = BundleStore(folder).list()[0].bytes;
   }
   KernelCache cache({.folder = folder, .maxDiskBytes = 3 * each});
   ASSERT_TRUE(get(cache, 0)) << "used again";
-  std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  std::this_thread::sleep_for(std::chrono::milliseconds(25));
   ASSERT_TRUE(get(cache, 4));
   std::vector<std::string> keys;
   for (const BundleStore::Entry &kept : BundleStore(folder).list())
