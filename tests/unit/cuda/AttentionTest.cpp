@@ -113,7 +113,7 @@ TEST_P(CudaExample, compiles_for_every_chip_without_spills) {
 TEST_P(CudaExample, visits_the_tiles_that_its_mask_predicts) {
   Simulated kernel(textOf(GetParam()));
   if (!kernel.program.facts.kvHeads)
-    GTEST_SKIP() << "no attention";
+    return; // no attention, no tiles
   auto function = llvm::cast<mlir::func::FuncOp>(kernel.spec.function);
   llmopt::bundle::BoundSet surely = llmopt::surelyOf(*llmopt::Signature::of(function));
   for (auto [queries, keys] : {std::pair<int64_t, int64_t>{70, 300}, {1, 1000}}) {
