@@ -238,8 +238,6 @@ llvm::Expected<CudaBuild> llmopt::buildCudaText(func::FuncOp spec, const Compile
   FailureOr<Signature> signature = Signature::of(copy);
   if (failed(signature))
     return diagnostics.take("this function is no spec");
-  if (failed(checkForCuda(*signature)))
-    return diagnostics.take("this spec is not for CUDA");
   CudaBuild build;
   build.schedule = scheduleFor(*signature, options);
   build.program = programOf(*signature, build.schedule);

@@ -105,17 +105,6 @@ cuda::BlockShape llmopt::blockShapeFor(const KernelName &kernel, const Schedule 
   return shape;
 }
 
-LogicalResult llmopt::checkForCuda(const Signature &signature) {
-  constexpr int64_t kMost = 256; // a thread then holds 128 sums of a row's output, of 255 registers
-  attn::AttentionOp op = signature.attention;
-  if (!op || int64_t(op.getVDim()) <= kMost)
-    return success();
-  return op.emitOpError() << "has values of " << op.getVDim()
-                          << " elements a head; CUDA kernels keep a row's output in registers, "
-                             "which "
-                          << kMost << " fit; compile it for the CPU (target cpu)";
-}
-
 FailureOr<cuda::KernelText> llmopt::cudaText(ModuleOp module, const KernelName &kernel,
                                              const Schedule &schedule,
                                              const CompileOptions &options, StringRef spec) {

@@ -11,9 +11,6 @@ namespace llmopt {
 cuda::BlockShape blockShapeFor(const KernelName &kernel, const Schedule &schedule,
                                const runtime::CudaTarget &target);
 
-/// Refuses, with a diagnostic, a spec that no CUDA kernel can be made of.
-mlir::LogicalResult checkForCuda(const Signature &signature);
-
 /// Lowers and prints a kernel that stands alone in `module`. `spec` is the text of the spec
 /// and goes into the head comment. Failures have been reported as diagnostics.
 mlir::FailureOr<cuda::KernelText> cudaText(mlir::ModuleOp module, const KernelName &kernel,

@@ -26,15 +26,6 @@ refuse([DECODE, "--target", "cuda:sm_80", "--keys", "100"],
        "llm-opt explain: --keys is for a run, and --target cuda:sm_80 runs nothing")
 refuse([DECODE, "--target", "cuda:sm_80"], "no NVRTC: the CUDA compiler library was not found",
        LLMOPT_NVRTC="/nowhere/libnvrtc.so.13")
-with open("wide.mlir", "w") as file:
-    file.write(open(DECODE).read().replace("x128x", "x320x"))
-for command in ("explain", "compile"):
-    result = run(command, "wide.mlir", "--target", "cuda:sm_80", *(
-        ["--emit", "cuda"] if command == "compile" else []))
-    check(result.returncode == 1 and "has values of 320 elements a head; CUDA kernels keep a row's "
-          "output in registers, which 256 fit; compile it for the CPU (target cpu)" in result.stderr,
-          f"{command}: {result}")
-
 result = run("env", "--json")
 if isinstance(json.loads(result.stdout)["nvrtc"], str):  # why there is none
     print("no NVRTC on this machine")
@@ -68,4 +59,10 @@ for want in ("for cuda:sm_90, compiled in", "schedule: rows 16 (4 slices of keys
              "registers ", "spilled 0 bytes stored and 0 loaded, stack 0 bytes",
              "on a multiprocessor, limited by", " mma, ", "copies of 16 bytes", "of machine code"):
     check(want in result.stdout, f"no '{want}' in {result.stdout}")
+# Wider heads than a thread has registers for: it works, and the text says what it costs.
+with open("wide.mlir", "w") as file:
+    file.write(open(DECODE).read().replace("x128xb", "x320xb"))
+result = run("explain", "wide.mlir", "--target", "cuda:sm_80")
+check(result.returncode == 0 and "spilled " in result.stdout, result)
+check(result.stdout.count("spilled 0 bytes stored and 0 loaded") < 3, result.stdout)
 sys.exit(0)

@@ -143,6 +143,9 @@ void cuda::placeStores(func::FuncOp function) {
   });
   function.walk([&](tile::StoreOp store) {
     Value tile = store.getTile();
+    constexpr int64_t kMostBytes = 64 << 10; // what K and V need anyway
+    if (typeOf(tile).getNumElements() * 4 > kMostBytes)
+      return;
     Type memory = cast<MemRefType>(store.getBase().getType()).getElementType();
     if (store.getFirst() || store.getLimit() || !isa<FloatType>(memory) ||
         !results.contains(tile.getType()))
