@@ -171,6 +171,33 @@ llvm::Expected<std::string> gpuStageText(ModuleOp module, const std::vector<Kern
   return all;
 }
 
+/// A spec on its way, for any target: the program without kernels, and its kernels as tile
+/// programs in `module`.
+struct Lowered {
+  OwningOpRef<ModuleOp> module;
+  Schedule schedule;
+  bundle::Program program;
+  std::vector<KernelName> kernels;
+};
+
+llvm::Expected<Lowered> lowerSpec(func::FuncOp spec, const CompileOptions &options,
+                                  FirstDiagnostic &diagnostics) {
+  Lowered result;
+  result.module = isolate(spec);
+  func::FuncOp copy = specIn(*result.module);
+  FailureOr<Signature> signature = Signature::of(copy);
+  if (failed(signature))
+    return diagnostics.take("this function is no spec");
+  result.schedule = scheduleFor(*signature, options);
+  result.program = programOf(*signature, result.schedule);
+  result.program.name = spec.getName().str();
+  result.program.ir = irOf(copy);
+  result.kernels = kernelsOf(*signature, spec.getName(), result.schedule);
+  if (failed(lowerToTile(*result.module, result.schedule)))
+    return diagnostics.take("lowering to tiles failed");
+  return result;
+}
+
 } // namespace
 
 llvm::Expected<CompileOptions> llmopt::optionsFor(llvm::StringRef target) {
@@ -233,21 +260,13 @@ llvm::Expected<std::string> llmopt::specKey(func::FuncOp spec, const CompileOpti
 
 llvm::Expected<CudaBuild> llmopt::buildCudaText(func::FuncOp spec, const CompileOptions &options) {
   FirstDiagnostic diagnostics(spec.getContext());
-  OwningOpRef<ModuleOp> module = isolate(spec);
-  func::FuncOp copy = specIn(*module);
-  FailureOr<Signature> signature = Signature::of(copy);
-  if (failed(signature))
-    return diagnostics.take("this function is no spec");
-  CudaBuild build;
-  build.schedule = scheduleFor(*signature, options);
-  build.program = programOf(*signature, build.schedule);
-  build.program.name = spec.getName().str();
+  llvm::Expected<Lowered> lowered = lowerSpec(spec, options, diagnostics);
+  if (!lowered)
+    return lowered.takeError();
+  CudaBuild build{
+      std::move(lowered->program), std::move(lowered->schedule), std::move(lowered->kernels), {}};
   build.program.target = "cuda:" + options.cudaArch;
-  build.program.ir = irOf(copy);
-  build.names = kernelsOf(*signature, spec.getName(), build.schedule);
-  if (failed(lowerToTile(*module, build.schedule)))
-    return diagnostics.take("lowering to tiles failed");
-  for (Part &part : partsOf(*module, build.names)) {
+  for (Part &part : partsOf(*lowered->module, build.names)) {
     FailureOr<cuda::KernelText> text =
         cudaText(*part.module, *part.kernel, build.schedule, options, build.program.ir);
     if (failed(text))
@@ -303,19 +322,10 @@ llvm::Expected<bundle::Program> llmopt::compileSpec(func::FuncOp spec,
     return std::move(programs->front());
   }
   FirstDiagnostic diagnostics(spec.getContext());
-  OwningOpRef<ModuleOp> module = isolate(spec);
-  func::FuncOp copy = specIn(*module);
-  FailureOr<Signature> signature = Signature::of(copy);
-  if (failed(signature))
-    return diagnostics.take("this function is no spec");
-  Schedule schedule = scheduleFor(*signature, options);
-  bundle::Program program = programOf(*signature, schedule);
-  program.name = spec.getName().str();
-  program.ir = irOf(copy);
-  std::vector<KernelName> kernels = kernelsOf(*signature, spec.getName(), schedule);
-
-  if (failed(lowerToTile(*module, schedule)))
-    return diagnostics.take("lowering to tiles failed");
+  llvm::Expected<Lowered> lowered = lowerSpec(spec, options, diagnostics);
+  if (!lowered)
+    return lowered.takeError();
+  auto &[module, schedule, program, kernels] = *lowered;
   std::vector<Part> parts = partsOf(*module, kernels);
   generate(parts, options);
   for (Part &part : parts) {
@@ -333,7 +343,7 @@ llvm::Expected<bundle::Program> llmopt::compileSpec(func::FuncOp spec,
   }
   program.key = kernelKey(program.ir, schedule, options);
   ++compiles;
-  return program;
+  return std::move(program);
 }
 
 llvm::Expected<std::string> llmopt::stageText(func::FuncOp spec, Stage stage,

@@ -135,10 +135,6 @@ bundle::Program llmopt::programOf(const Signature &signature, const Schedule &sc
   return program;
 }
 
-bundle::BoundSet llmopt::surelyOf(const Signature &signature) {
-  return boundSet(boundsOf(signature).surely);
-}
-
 bundle::Kernel llmopt::kernelFacts(ModuleOp lowered, const bundle::AttentionFacts &facts,
                                    const Schedule &schedule, const KernelName &name) {
   bundle::Kernel kernel;

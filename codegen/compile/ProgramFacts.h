@@ -11,10 +11,6 @@ namespace llmopt {
 /// Buffers, slots, scalars and attention facts of a spec; no kernels, no image.
 bundle::Program programOf(const Signature &signature, const Schedule &schedule);
 
-/// Keys that every query of a range SURELY sees, as the kernels' loops read them; the MAY set
-/// is in the program's facts.
-bundle::BoundSet surelyOf(const Signature &signature);
-
 /// Facts of one kernel of a lowered module, with the scratch that lowering has recorded.
 bundle::Kernel kernelFacts(mlir::ModuleOp lowered, const bundle::AttentionFacts &facts,
                            const Schedule &schedule, const KernelName &kernel);

@@ -123,10 +123,10 @@ nlohmann::ordered_json row(std::optional<double> counted, double predicted,
 }
 
 /// What the run counted, what its plan let expect, and what the spec asks for at least.
-nlohmann::ordered_json figuresOf(const bundle::Program &program, const bundle::BoundSet &surely,
-                                 const PreparedCall &ready, const RunFigures &figures) {
+nlohmann::ordered_json figuresOf(const bundle::Program &program, const PreparedCall &ready,
+                                 const RunFigures &figures) {
   const bundle::AttentionFacts &facts = program.facts;
-  Prediction prediction = predict(program, surely, figures.plan, ready.call);
+  Prediction prediction = predict(program, figures.plan, ready.call);
   Work work = workOf(program, ready.shape, ready.call);
   double width = facts.dQk + facts.dV;
   TileClasses counted, predicted;
@@ -162,8 +162,7 @@ nlohmann::ordered_json figuresOf(const bundle::Program &program, const bundle::B
 }
 
 /// Runs the spec once and adds what was counted beside what must be.
-llvm::Error addRun(const Options &options, const bundle::BoundSet &surely, Prepared &prepared,
-                   nlohmann::ordered_json &facts) {
+llvm::Error addRun(const Options &options, Prepared &prepared, nlohmann::ordered_json &facts) {
   const bundle::Program &program = prepared.runner->program();
   llvm::Expected<PreparedCall> ready = prepareCall(prepared.spec, shapeToRun(options, program));
   if (!ready)
@@ -180,7 +179,7 @@ llvm::Error addRun(const Options &options, const bundle::BoundSet &surely, Prepa
                   {"sequences", sequences},
                   {"sequences_wanted", options.sequences},
                   {"ms", figures.run * 1e3}};
-  facts["run"].update(figuresOf(program, surely, *ready, figures));
+  facts["run"].update(figuresOf(program, *ready, figures));
   return llvm::Error::success();
 }
 
@@ -207,7 +206,7 @@ llvm::Error explain(const Options &options, const CompileOptions &host,
   std::string reason;
   if (mlir::succeeded(signature) && signature->attention) {
     reason = chooseCpuSchedule(scheduleRequest(*signature), host.numbers).reason;
-    if (llvm::Error error = addRun(options, surelyOf(*signature), *prepared, facts))
+    if (llvm::Error error = addRun(options, *prepared, facts))
       return error;
   }
   facts["schedule"] = reason;

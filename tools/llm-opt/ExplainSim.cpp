@@ -123,16 +123,27 @@ ordered_json kernelJson(const std::string &entry, const sim::Counters &counters,
   return json;
 }
 
+/// Names of the figures in JSON and in text; where `explain` on the CPU has the same, its names.
+constexpr std::pair<const char *, const char *> kFigures[] = {
+    {"kv_bytes", "K and V bytes"},
+    {"kv_bytes_unique", "K and V bytes, each sector once"},
+    {"qo_bytes", "Q, O, LSE and partial bytes"},
+    {"other_bytes", "bytes of tables, plan and masks"},
+    {"flops", "floating operations of mma"},
+    {"shared_wavefronts", "shared wavefronts"},
+};
+
 void print(const ordered_json &facts, const Profiles &profiles) {
   fmt::print("spec @{} on {}: {}\n", facts["spec"].get<std::string>(),
              facts["device"].get<std::string>(), facts["shape"].get<std::string>());
   fmt::print("  {:<34}{:>15}{:>15}{:>15}\n", "", "counted", "predicted", "at least");
-  for (const auto &[name, row] : facts["figures"].items()) {
+  for (const auto &[name, label] : kFigures) {
+    const auto &row = facts["figures"][name];
     auto cell = [&](const char *column) {
       return row.contains(column) ? fmt::format("{:.0f}", row[column].get<double>())
                                   : std::string("-");
     };
-    fmt::print("  {:<34}{:>15}{:>15}{:>15}\n", name, cell("counted"), cell("predicted"),
+    fmt::print("  {:<34}{:>15}{:>15}{:>15}\n", label, cell("counted"), cell("predicted"),
                cell("least"));
   }
   for (const auto &kernel : facts["kernels"]) {
@@ -188,22 +199,18 @@ llvm::Error explainSimulated(mlir::func::FuncOp function, const std::string &dev
   for (const auto &[entry, one] : counters)
     all += one;
   ordered_json rows = ordered_json::object();
-  mlir::FailureOr<Signature> signature = Signature::of(function);
-  bool attends = mlir::succeeded(signature) && signature->attention;
+  bool attends = program.facts.kvHeads > 0;
   Work work = attends ? workOf(program, ready->shape, ready->call) : Work();
-  Prediction prediction =
-      attends ? predict(program, surelyOf(*signature), figures.plan, ready->call) : Prediction();
-  rows["K and V bytes"] = {
+  Prediction prediction = predict(program, figures.plan, ready->call);
+  rows["kv_bytes"] = {
       {"counted", traffic.keys}, {"predicted", prediction.keyBytes}, {"least", work.keyBytes}};
-  rows["K and V bytes, each sector once"] = {{"counted", traffic.uniqueKeys},
-                                             {"least", work.keyBytes}};
-  rows["Q, O, LSE and partial bytes"] = {{"counted", traffic.queries},
-                                         {"predicted", prediction.queryBytes},
-                                         {"least", work.queryBytes}};
-  rows["bytes of tables, plan and masks"] = {{"counted", traffic.others}};
-  rows["floating operations of mma"] = {{"counted", 2 * double(all.mmaMultiplyAdds)},
-                                        {"least", work.flops}};
-  rows["shared wavefronts"] = {{"counted", double(all.sharedWavefronts)},
+  rows["kv_bytes_unique"] = {{"counted", traffic.uniqueKeys}, {"least", work.keyBytes}};
+  rows["qo_bytes"] = {{"counted", traffic.queries},
+                      {"predicted", prediction.queryBytes},
+                      {"least", work.queryBytes}};
+  rows["other_bytes"] = {{"counted", traffic.others}};
+  rows["flops"] = {{"counted", 2 * double(all.mmaMultiplyAdds)}, {"least", work.flops}};
+  rows["shared_wavefronts"] = {{"counted", double(all.sharedWavefronts)},
                                {"least", double(all.sharedIdeal)}};
   ordered_json kernels = ordered_json::array();
   for (const auto &[entry, one] : counters)

@@ -117,10 +117,8 @@ ItemTiles walk(const KeySet &may, const KeySet &surely, int64_t keyBegin, int64_
 /// Items of one sequence shape are alike: each kind is walked once.
 class Predictor {
 public:
-  Predictor(const bundle::Program &program, const bundle::BoundSet &surely,
-            const runtime::Plan &plan, const harness::Call &call)
-      : program(program), surely(surely), plan(plan),
-        group(program.facts.queryHeads / program.facts.kvHeads),
+  Predictor(const bundle::Program &program, const runtime::Plan &plan, const harness::Call &call)
+      : program(program), plan(plan), group(program.facts.queryHeads / program.facts.kvHeads),
         classes(headClasses(program, call, group)) {}
 
   Prediction run();
@@ -129,7 +127,6 @@ private:
   const ItemTiles &tilesOf(const bundle::WorkItem &item, int64_t tileKeys);
 
   const bundle::Program &program;
-  const bundle::BoundSet &surely;
   const runtime::Plan &plan;
   int64_t group;
   std::vector<HeadClass> classes;
@@ -152,9 +149,9 @@ const ItemTiles &Predictor::tilesOf(const bundle::WorkItem &item, int64_t tileKe
                        scalars.values,
                        scalars.perHeadMin,
                        scalars.perHeadMax};
-    place->second =
-        walk(bundle::evaluate(program.facts.may, inputs), bundle::evaluate(surely, inputs),
-             item.keyBegin, std::min<int64_t>(item.keyEnd, sequence.keyLen), tileKeys);
+    place->second = walk(bundle::evaluate(program.facts.may, inputs),
+                         bundle::evaluate(program.facts.surely, inputs), item.keyBegin,
+                         std::min<int64_t>(item.keyEnd, sequence.keyLen), tileKeys);
   }
   return place->second;
 }
@@ -230,11 +227,11 @@ Work workOf(const bundle::Program &program, const harness::Shape &shape,
   return work;
 }
 
-Prediction predict(const bundle::Program &program, const bundle::BoundSet &surely,
-                   const runtime::Plan &plan, const harness::Call &call) {
+Prediction predict(const bundle::Program &program, const runtime::Plan &plan,
+                   const harness::Call &call) {
   if (!program.facts.kvHeads)
     return {};
-  return Predictor(program, surely, plan, call).run();
+  return Predictor(program, plan, call).run();
 }
 
 } // namespace llmopt::cli

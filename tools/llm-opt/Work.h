@@ -33,8 +33,8 @@ struct Prediction {
   double queryBytes = 0;          ///< Q of every item, O, and partials out and in
 };
 
-/// Follows the plan's items tile by tile. `surely`: see surelyOf() of ProgramFacts.h.
-Prediction predict(const bundle::Program &program, const bundle::BoundSet &surely,
-                   const runtime::Plan &plan, const harness::Call &call);
+/// Follows the plan's items tile by tile.
+Prediction predict(const bundle::Program &program, const runtime::Plan &plan,
+                   const harness::Call &call);
 
 } // namespace llmopt::cli

@@ -12,22 +12,27 @@ std::string_view toString(InstClass c) {
   return index < kInstClasses ? kNames[index] : "unknown";
 }
 
+AccessCounts &AccessCounts::operator+=(const AccessCounts &other) {
+  globalLoadBytes += other.globalLoadBytes;
+  globalStoreBytes += other.globalStoreBytes;
+  globalSectors += other.globalSectors;
+  sharedWavefronts += other.sharedWavefronts;
+  sharedIdeal += other.sharedIdeal;
+  divergentBranches += other.divergentBranches;
+  return *this;
+}
+
 Counters &Counters::operator+=(const Counters &other) {
+  AccessCounts::operator+=(other);
   warpInstructions += other.warpInstructions;
   laneInstructions += other.laneInstructions;
   for (size_t i = 0; i < kInstClasses; ++i) {
     warpByClass[i] += other.warpByClass[i];
     laneByClass[i] += other.laneByClass[i];
   }
-  globalLoadBytes += other.globalLoadBytes;
-  globalStoreBytes += other.globalStoreBytes;
-  globalSectors += other.globalSectors;
-  sharedWavefronts += other.sharedWavefronts;
-  sharedIdeal += other.sharedIdeal;
   mma += other.mma;
   mmaMultiplyAdds += other.mmaMultiplyAdds;
   barriers += other.barriers;
-  divergentBranches += other.divergentBranches;
   return *this;
 }
 
@@ -38,14 +43,9 @@ Profile &Profile::operator+=(const Profile &other) {
     for (size_t i = 0; i < std::min(instructions.size(), other.instructions.size()); ++i) {
       InstProfile &mine = instructions[i];
       const InstProfile &theirs = other.instructions[i];
+      mine += theirs;
       mine.warps += theirs.warps;
       mine.lanes += theirs.lanes;
-      mine.globalLoadBytes += theirs.globalLoadBytes;
-      mine.globalStoreBytes += theirs.globalStoreBytes;
-      mine.globalSectors += theirs.globalSectors;
-      mine.sharedWavefronts += theirs.sharedWavefronts;
-      mine.sharedIdeal += theirs.sharedIdeal;
-      mine.divergentBranches += theirs.divergentBranches;
     }
   for (const BufferProfile &theirs : other.buffers) {
     auto mine = std::find_if(buffers.begin(), buffers.end(),

@@ -33,13 +33,8 @@ inline constexpr size_t kInstClasses = 16;
 /// "integer", "float", ...: for tables.
 std::string_view toString(InstClass c);
 
-struct Counters {
-  /// Instructions issued to a warp, and lanes that executed them.
-  uint64_t warpInstructions = 0;
-  uint64_t laneInstructions = 0;
-  std::array<uint64_t, kInstClasses> warpByClass = {};
-  std::array<uint64_t, kInstClasses> laneByClass = {};
-
+/// What accesses and branches cost: of an instruction, or of all of them.
+struct AccessCounts {
   /// Bytes that lanes asked of global memory (cp.async included), and 32-byte
   /// sectors that a warp's access touches, summed over accesses.
   uint64_t globalLoadBytes = 0;
@@ -51,19 +46,31 @@ struct Counters {
   uint64_t sharedWavefronts = 0;
   uint64_t sharedIdeal = 0;
 
+  uint64_t divergentBranches = 0; ///< branches whose lanes went both ways
+
+  AccessCounts &operator+=(const AccessCounts &other);
+  bool operator==(const AccessCounts &) const = default;
+};
+
+struct Counters : AccessCounts {
+  /// Instructions issued to a warp, and lanes that executed them.
+  uint64_t warpInstructions = 0;
+  uint64_t laneInstructions = 0;
+  std::array<uint64_t, kInstClasses> warpByClass = {};
+  std::array<uint64_t, kInstClasses> laneByClass = {};
+
   /// Warp-level matrix products, and multiply-adds in them.
   uint64_t mma = 0;
   uint64_t mmaMultiplyAdds = 0;
 
-  uint64_t barriers = 0;          ///< barriers that warps arrived at
-  uint64_t divergentBranches = 0; ///< branches whose lanes went both ways
+  uint64_t barriers = 0; ///< barriers that warps arrived at
 
   Counters &operator+=(const Counters &other);
   bool operator==(const Counters &) const = default;
 };
 
 /// What one instruction of the text did, over all warps.
-struct InstProfile {
+struct InstProfile : AccessCounts {
   uint32_t line = 0; ///< of the PTX
   std::string text;
   std::string sourceFile; ///< from the line table
@@ -71,12 +78,6 @@ struct InstProfile {
   InstClass cls = InstClass::Integer;
   uint64_t warps = 0; ///< times issued
   uint64_t lanes = 0; ///< lanes that executed it
-  uint64_t globalLoadBytes = 0;
-  uint64_t globalStoreBytes = 0;
-  uint64_t globalSectors = 0;
-  uint64_t sharedWavefronts = 0;
-  uint64_t sharedIdeal = 0;
-  uint64_t divergentBranches = 0;
 };
 
 /// What kernels asked of one buffer.

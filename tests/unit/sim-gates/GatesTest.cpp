@@ -96,10 +96,8 @@ public:
         if (keys && known.name == buffer.name)
           measured.keyBytes += double(buffer.loadBytes);
       }
-    auto signature = Signature::of(function());
     measured.work = cli::workOf(runner->program(), ready.shape, ready.call);
-    measured.prediction =
-        cli::predict(runner->program(), surelyOf(*signature), figures.plan, ready.call);
+    measured.prediction = cli::predict(runner->program(), figures.plan, ready.call);
     return measured;
   }
 

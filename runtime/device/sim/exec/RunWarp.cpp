@@ -213,7 +213,7 @@ Step branch(Warp &warp, size_t index, const Inst &inst, LaneMask taken) {
     ++path.pc;
     return Step::Continue;
   }
-  ++warp.tally->at[path.pc].divergent;
+  ++warp.tally->at[path.pc].divergentBranches;
   LaneMask rest = path.lanes & ~taken;
   uint32_t next = path.pc + 1;
   path.pc = inst.target;

@@ -6,14 +6,9 @@
 namespace llmopt::sim {
 
 InstTally &InstTally::operator+=(const InstTally &other) {
+  AccessCounts::operator+=(other);
   issued += other.issued;
   lanes += other.lanes;
-  globalLoadBytes += other.globalLoadBytes;
-  globalStoreBytes += other.globalStoreBytes;
-  globalSectors += other.globalSectors;
-  sharedWavefronts += other.sharedWavefronts;
-  sharedIdeal += other.sharedIdeal;
-  divergent += other.divergent;
   return *this;
 }
 
@@ -50,12 +45,7 @@ Counters countersOf(const Kernel &kernel, const Tally &tally) {
     counters.laneInstructions += at.lanes;
     counters.warpByClass[cls] += at.issued;
     counters.laneByClass[cls] += at.lanes;
-    counters.globalLoadBytes += at.globalLoadBytes;
-    counters.globalStoreBytes += at.globalStoreBytes;
-    counters.globalSectors += at.globalSectors;
-    counters.sharedWavefronts += at.sharedWavefronts;
-    counters.sharedIdeal += at.sharedIdeal;
-    counters.divergentBranches += at.divergent;
+    static_cast<AccessCounts &>(counters) += at;
   }
   counters.mma = counters.warpByClass[static_cast<size_t>(InstClass::Matrix)];
   counters.mmaMultiplyAdds = tally.mmaMultiplyAdds;
@@ -69,6 +59,7 @@ Profile profileOf(const Grid &grid, const Tally &tally) {
     const Place &place = grid.kernel->places[i];
     const InstTally &at = tally.at[i];
     InstProfile &inst = profile.instructions.emplace_back();
+    static_cast<AccessCounts &>(inst) = at;
     inst.line = place.line;
     inst.text = place.text;
     inst.sourceFile = grid.program->file(place.sourceFile);
@@ -76,12 +67,6 @@ Profile profileOf(const Grid &grid, const Tally &tally) {
     inst.cls = grid.kernel->code[i].cls;
     inst.warps = at.issued;
     inst.lanes = at.lanes;
-    inst.globalLoadBytes = at.globalLoadBytes;
-    inst.globalStoreBytes = at.globalStoreBytes;
-    inst.globalSectors = at.globalSectors;
-    inst.sharedWavefronts = at.sharedWavefronts;
-    inst.sharedIdeal = at.sharedIdeal;
-    inst.divergentBranches = at.divergent;
   }
   constexpr uint64_t kSectorBytes = 32;
   auto bytesOf = [](const std::vector<uint64_t> &sectors) {

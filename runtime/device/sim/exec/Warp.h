@@ -3,6 +3,7 @@
 #pragma once
 
 #include "runtime/base/AlignedBuffer.h"
+#include "runtime/device/sim/Counters.h"
 #include "runtime/device/sim/decode/Program.h"
 
 #include <array>
@@ -41,15 +42,9 @@ struct AsyncCopy {
 };
 
 /// What one host thread counts of an instruction.
-struct InstTally {
+struct InstTally : AccessCounts {
   uint64_t issued = 0;
   uint64_t lanes = 0;
-  uint64_t globalLoadBytes = 0;
-  uint64_t globalStoreBytes = 0;
-  uint64_t globalSectors = 0;
-  uint64_t sharedWavefronts = 0;
-  uint64_t sharedIdeal = 0;
-  uint64_t divergent = 0; ///< branches whose lanes went both ways
 
   InstTally &operator+=(const InstTally &other);
 };
