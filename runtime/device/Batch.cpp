@@ -258,4 +258,24 @@ Status checkPages(const Program &program, const BoundArrays &arrays, const Batch
   return {};
 }
 
+void findCommonPages(const Program &program, const BoundArrays &arrays, BatchShape &batch) {
+  const ArrayRef *table = Call{program, arrays}.get(BufferRole::BlockTable);
+  if (!table || program.facts.kvForm != KvForm::Paged || batch.sequences.size() < 2)
+    return;
+  ArrayRef flat{table->data, table->type, {}, {1}, table->host};
+  const SequenceShape &first = batch.sequences.front();
+  int64_t pageSize = program.facts.pageSize, pages = first.keyLen / pageSize;
+  for (const SequenceShape &sequence : batch.sequences) {
+    pages = std::min(pages, sequence.keyLen / pageSize);
+    for (int64_t page = 0; page < pages; ++page)
+      if (readInteger(flat, sequence.tableBase + page) != readInteger(flat, first.tableBase + page))
+        pages = page;
+  }
+  if (pages == 0)
+    return;
+  batch.prefixes = {{kNoPrefix, static_cast<uint32_t>(pages * pageSize)}};
+  for (SequenceShape &sequence : batch.sequences)
+    sequence.prefix = 0;
+}
+
 } // namespace llmopt::runtime

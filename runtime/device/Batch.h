@@ -19,4 +19,8 @@ Status checkSlotMapping(const bundle::Program &program, const BoundArrays &array
 Status checkPages(const bundle::Program &program, const BoundArrays &arrays,
                   const BatchShape &batch, const ScalarValues &scalars);
 
+/// Gives the batch one prefix node of the pages with which the tables of all sequences begin,
+/// where there are such. For tables that the host can read; reads them as far as they agree.
+void findCommonPages(const bundle::Program &program, const BoundArrays &arrays, BatchShape &batch);
+
 } // namespace llmopt::runtime

@@ -62,14 +62,17 @@ Status checkHostCopies(const Program &program, const BoundArrays &arrays) {
   return {};
 }
 
-StatusOr<Plan> planAttention(const Program &program, const BoundArrays &arrays,
+StatusOr<Plan> planAttention(const DeviceProgram &loaded, const BoundArrays &arrays,
                              const ScalarValues &scalars, const PlanOptions &options,
                              bool validatePages) {
+  const Program &program = loaded.program();
   StatusOr<BatchShape> batch = buildBatch(program, arrays);
   if (!batch)
     return batch.status();
   if (validatePages)
     LLMOPT_RETURN_IF_ERROR(checkPages(program, arrays, *batch, scalars));
+  if (options.cascadeLevels > 0 && isReadable(loaded, arrays, BufferRole::BlockTable))
+    findCommonPages(program, arrays, *batch);
   StatusOr<Plan> plan = makePlan(program, *batch, scalars, options);
   if (plan && plan->partialRows > 0 && !hasKernel(program, KernelKind::Merge))
     return makeStatus(StatusCode::Internal,
@@ -141,7 +144,7 @@ StatusOr<BoundCall::Planned> BoundCall::planOf(const DeviceProgram &loaded,
   planned.plan.workers = options.plan.workers;
   if (hasKernel(program, KernelKind::Attend)) {
     StatusOr<Plan> plan = planAttention(
-        program, planned.arrays, planned.scalars.values, options.plan,
+        loaded, planned.arrays, planned.scalars.values, options.plan,
         options.validatePages && isReadable(loaded, planned.arrays, BufferRole::BlockTable));
     if (!plan)
       return plan.status();

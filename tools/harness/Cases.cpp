@@ -116,6 +116,10 @@ void HardCases::addPages() {
     s.sparePages = 40;
     s.spareColumns = 11;
   });
+  Lengths grown(16);
+  for (size_t i = 0; i < grown.size(); ++i)
+    grown[i] = 400 + 3 * int64_t(i);
+  add("a prompt that all sequences share", Lengths(16, 1), grown).shape.sharedKeys = 384;
   plain.queryLengths = {1, 1};
   plain.keyLengths = {1024, 150};
   addTwin("-1 for pages that no row sees", plain,

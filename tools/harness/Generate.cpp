@@ -67,6 +67,13 @@ private:
   int64_t pagesOf(int64_t b) const {
     return (shape.keyLengths[size_t(b)] + pageSize - 1) / pageSize;
   }
+  int64_t sharedPages() const {
+    int64_t keys = shape.sharedKeys;
+    for (int64_t b = 0; b < batch(); ++b)
+      keys = std::min(keys, shape.keyLengths[size_t(b)] -
+                                (spec.append ? shape.queryLengths[size_t(b)] : 0));
+    return std::max<int64_t>(0, keys) / pageSize;
+  }
   HostArray &keyArray(bool value);
   bool appended(int64_t b, int64_t key) const {
     return spec.append && key >= shape.keyLengths[size_t(b)] - shape.queryLengths[size_t(b)];
@@ -235,6 +242,8 @@ void Generator::addTable() {
     free.resize(free.size() - size_t(pagesOf(b)));
     columns = std::max(columns, pagesOf(b) + shape.spareColumns);
   }
+  for (int64_t b = 1, shared = sharedPages(); b < batch(); ++b)
+    std::copy_n(tables[0].begin(), shared, tables[size_t(b)].begin());
   homes = tables;
   if (!cache.getIndptr()) {
     HostArray &table = add("block_table", ElementType::I32, {batch(), columns});

@@ -36,6 +36,9 @@ struct Shape {
   bool spoilUnseen = false; ///< keys that no row sees hold garbage too
   bool shufflePages = true;
   int64_t sparePages = 3, spareColumns = 2;
+  /// So many keys, in whole pages, lie in the same pages for all sequences, as far as all have
+  /// that many (that the call does not append).
+  int64_t sharedKeys = 0;
 
   int64_t partials = 3; ///< attn.merge: N; queryLengths tells T (its sum)
 

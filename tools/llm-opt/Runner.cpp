@@ -210,6 +210,7 @@ llvm::Error Runner::run(const runtime::CallArguments &arguments,
   runtime::BindOptions options;
   options.validatePages = validatePages;
   options.plan.threads = loaded->residentWorkers();
+  options.plan.cascadeLevels = 1;
   bool lists = device().facts().kind == runtime::DeviceKind::Cpu;
   options.plan.workers = options.plan.threads * (lists ? kListsPerThread : 1);
   runtime::StatusOr<runtime::BoundCall> bound =

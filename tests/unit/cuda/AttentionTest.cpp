@@ -82,6 +82,23 @@ protected:
   }
 };
 
+TEST_F(CudaAttention, a_prompt_that_all_share_is_read_once_for_several_rows) {
+  Simulated kernel(textOf("llama-decode-paged"));
+  llmopt::harness::Shape shape =
+      shapeOf(std::vector<int64_t>(16, 1), std::vector<int64_t>(16, 700));
+  for (int64_t shared : {0, 640}) {
+    shape.sharedKeys = shared;
+    llmopt::cli::RunFigures figures;
+    kernel.run(shape, figures);
+    size_t mixed = 0;
+    for (const llmopt::runtime::AttendPlan &attend : figures.plan.attends)
+      for (const llmopt::bundle::WorkItem &item : attend.items)
+        mixed += item.flags == llmopt::bundle::kMixedSequences;
+    EXPECT_EQ(mixed > 0, shared > 0);
+  }
+  kernel.verify(shape);
+}
+
 TEST_P(CudaExample, is_right_on_hard_cases_in_the_simulator) {
   EXPECT_GT(Simulated(textOf(GetParam())).verifyHardCases(), 0u);
 }
