@@ -255,8 +255,14 @@ Status Planner::State::makeItems(const BatchShape &batch, Plan &plan) {
   }
   // Merges cost about the same each: equal shares.
   plan.mergeOffsets.setSize(workers + 1);
-  for (uint64_t w = 0; w <= workers; ++w)
-    plan.mergeOffsets[w] = static_cast<uint32_t>(plan.merges.size() * w / workers);
+  uint32_t merges = uint32_t(plan.merges.size()), share = merges / workers, left = merges % workers;
+  for (uint32_t w = 0, at = 0, over = 0; w <= workers; ++w, at += share, over += left) {
+    if (over >= workers) { // merges * w / workers without a division each
+      over -= workers;
+      ++at;
+    }
+    plan.mergeOffsets[w] = at;
+  }
   return {};
 }
 
@@ -265,18 +271,22 @@ void Planner::State::writeLengths(const BatchShape &batch, Plan &plan) const {
   const AttentionFacts &facts = context.facts;
   plan.rows.setSize(0);
   plan.sequences.setSize(0);
+  bundle::SequenceRecord *record = plan.sequences.end();
+  bundle::RowEntry *row = plan.rows.end();
   for (const SequenceShape &sequence : batch.sequences) {
-    plan.sequences.push({.queryBase = sequence.queryBase,
-                         .keyBase = sequence.keyBase,
-                         .queryLen = sequence.queryLen,
-                         .keyLen = sequence.keyLen,
-                         .tableBase = sequence.tableBase,
-                         .batch = sequence.batch,
-                         .reserved = {}});
+    *record++ = {.queryBase = sequence.queryBase,
+                 .keyBase = sequence.keyBase,
+                 .queryLen = sequence.queryLen,
+                 .keyLen = sequence.keyLen,
+                 .tableBase = sequence.tableBase,
+                 .batch = sequence.batch,
+                 .reserved = {}};
+    int64_t first = positionOf(facts, sequence, 0);
     for (int64_t query = 0; query < sequence.queryLen; ++query)
-      plan.rows.push(
-          {static_cast<uint32_t>(query), static_cast<int32_t>(positionOf(facts, sequence, query))});
+      *row++ = {static_cast<uint32_t>(query), static_cast<int32_t>(first + query)};
   }
+  plan.sequences.setSize(batch.sequences.size());
+  plan.rows.setSize(size_t(row - plan.rows.begin()));
   for (uint32_t s : cascade.rowOrder()) {
     const SequenceShape &sequence = batch.sequences[s];
     for (int64_t query = 0; query < sequence.queryLen; ++query)
