@@ -162,7 +162,7 @@ void Planner::State::addSequence(const SequenceShape &sequence, uint32_t index) 
     cutsOf = rows;
   }
   uint32_t row = firstRows[index];
-  blocks.push_back({.firstTile = uint32_t(tiles.size())});
+  RowBlock &block = blocks.emplace_back(RowBlock{.firstTile = uint32_t(tiles.size())});
   for (const RowCut &cut : cuts) {
     RowTile &tile = tiles.emplace_back();
     tile.record = tile.sequence = index;
@@ -170,9 +170,11 @@ void Planner::State::addSequence(const SequenceShape &sequence, uint32_t index) 
     tile.rowCount = cut.rows;
     tile.variant = cut.variant;
     setKeys(context, sequence, firstRows[index], 0, tile);
+    tile.before = block.cost;
+    block.cost += tile.cost;
     row += cut.rows;
   }
-  blocks.back().endTile = uint32_t(tiles.size());
+  block.endTile = uint32_t(tiles.size());
 }
 
 CascadeRule Planner::State::cascadeRule() const {
@@ -204,16 +206,14 @@ void Planner::State::makeTiles(const BatchShape &batch) {
     }
   }
   bool some = lastCascade == CascadeAnswer::Used;
-  for (uint32_t s = 0; s < batch.sequences.size(); ++s)
-    if (!some || !placed[s])
-      addSequence(batch.sequences[s], s);
-  for (RowBlock &block : blocks) {
-    block.cost = 0;
+  for (RowBlock &block : blocks)
     for (uint32_t t = block.firstTile; t < block.endTile; ++t) {
       tiles[t].before = block.cost;
       block.cost += tiles[t].cost;
     }
-  }
+  for (uint32_t s = 0; s < batch.sequences.size(); ++s)
+    if (!some || !placed[s])
+      addSequence(batch.sequences[s], s);
 }
 
 /// Partial rows of blocks with shared keys, uncut.
