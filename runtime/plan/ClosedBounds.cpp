@@ -137,6 +137,9 @@ bool ClosedBounds::compile(const bundle::BoundSet &set, const ScalarValues &scal
     ++count;
   }
   oneRange = count == 1 && lows[0].count == 1 && highs[0].count == 1;
+  const Term &low = lows[0].terms[0];
+  fromStart =
+      oneRange && low.constant <= 0 && !low.queryLo && !low.queryHi && !low.queryLen && !low.keyLen;
   return true;
 }
 

@@ -37,7 +37,7 @@ public:
   bool isOneRange() const { return oneRange; }
   /// May be empty.
   Range range(const Inputs &inputs) const {
-    return {std::max<int64_t>(lows[0].terms[0].value(inputs), 0),
+    return {fromStart ? 0 : std::max<int64_t>(lows[0].terms[0].value(inputs), 0),
             std::min(highs[0].terms[0].value(inputs), inputs.keyLen)};
   }
 
@@ -80,6 +80,7 @@ private:
   std::array<Bound, kMaxIntervals> lows, highs;
   unsigned count = 0;
   bool oneRange = false;
+  bool fromStart = false; ///< whose beginning is at most 0 whatever the inputs
 };
 
 } // namespace llmopt::runtime

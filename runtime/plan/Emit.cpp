@@ -156,24 +156,32 @@ private:
     const RowTile &tile = batch.tiles[block.firstTile];
     const Variant &variant = context.variantOf(tile);
     PlanArray<WorkItem> &items = plan.attends[variant.attend].items;
-    WorkItem item = itemOf(tile, variant.tileKeys);
+    const WorkItem item = itemOf(tile, variant.tileKeys);
+    Halves halves(item);
     uint32_t heads = context.facts.kvHeads;
+    if (nextCut().place >= place + heads) { // most of them
+      WorkItem *out = items.end();
+      for (uint32_t i = 0; i < heads; ++i, halves.nextHead())
+        halves.write(out + i);
+      items.setSize(items.size() + heads);
+      place += heads;
+      return;
+    }
     for (uint32_t head = 0; head < heads;) {
       while (nextCut() == LineCut{place, 0})
         openWorker();
-      uint64_t run = std::min<uint64_t>(heads - head, nextCut().place - place);
+      uint32_t run = uint32_t(std::min<uint64_t>(heads - head, nextCut().place - place));
       WorkItem *out = items.end();
-      item.kvHead = head;
-      Halves halves(item);
-      for (uint64_t i = 0; i < run; ++i, halves.nextHead())
+      for (uint32_t i = 0; i < run; ++i, halves.nextHead())
         halves.write(out + i);
-      head += uint32_t(run);
+      head += run;
       items.setSize(items.size() + run);
       place += run;
       if (head < heads && nextCut().place == place && nextCut().keyTiles) {
         partials.beginHead(block, head);
         emitCutTile(tile, item, head++);
         partials.endHead();
+        halves.nextHead();
         ++place;
       }
     }

@@ -81,6 +81,7 @@ private:
   Status checkLimits(const BatchShape &batch);
   void makeTiles(const BatchShape &batch);
   void addSequence(const SequenceShape &sequence, uint32_t index);
+  void addWhole(const SequenceShape &sequence, uint32_t index);
   CascadeRule cascadeRule() const;
   Status makeItems(const BatchShape &batch, Plan &plan);
   void writeLengths(const BatchShape &batch, Plan &plan) const;
@@ -151,16 +152,8 @@ Status Planner::State::checkLimits(const BatchShape &batch) {
   return {};
 }
 
-/// The tiles of a sequence that shares nothing, as a block.
+/// The tiles of a sequence that shares nothing, as a block; `cuts` are its rows.
 void Planner::State::addSequence(const SequenceShape &sequence, uint32_t index) {
-  uint64_t rows = uint64_t(sequence.queryLen) * context.group;
-  if (rows == 0)
-    return;
-  if (rows != cutsOf) {
-    cuts.clear();
-    cutRows(context.variants, rows, cuts);
-    cutsOf = rows;
-  }
   uint32_t row = firstRows[index];
   RowBlock &block = blocks.emplace_back(RowBlock{.firstTile = uint32_t(tiles.size())});
   for (const RowCut &cut : cuts) {
@@ -177,6 +170,31 @@ void Planner::State::addSequence(const SequenceShape &sequence, uint32_t index) 
   block.endTile = uint32_t(tiles.size());
 }
 
+/// The same for a sequence of one tile whose keys are one run: most of a decode step, and most of
+/// a plan's time.
+void Planner::State::addWhole(const SequenceShape &sequence, uint32_t index) {
+  const Variant &variant = context.variants[cuts[0].variant];
+  int64_t first = positionOf(context.facts, sequence, 0);
+  ClosedBounds::Range keys =
+      context.may.range({first, first + sequence.queryLen - 1, sequence.queryLen, sequence.keyLen});
+  uint32_t begin = 0, end = 0;
+  if (keys.begin < keys.end) {
+    begin = variant.keyTileOf(uint32_t(keys.begin));
+    end = variant.keyTileOf(uint32_t(keys.end - 1)) + 1;
+  }
+  uint32_t at = uint32_t(tiles.size());
+  RowTile &tile = tiles.emplace_back(RowTile{.record = index,
+                                             .firstRow = firstRows[index],
+                                             .rowCount = cuts[0].rows,
+                                             .variant = cuts[0].variant,
+                                             .beginTile = begin,
+                                             .endTile = end,
+                                             .visibleTiles = end - begin,
+                                             .sequence = index});
+  tile.cost = costOf(variant, tile);
+  blocks.push_back({.firstTile = at, .endTile = at + 1, .cost = tile.cost});
+}
+
 CascadeRule Planner::State::cascadeRule() const {
   CascadeRule wish{.levels = std::min(options.cascadeLevels, kMaxCascadeLevels)};
   if (rule.policy == SplitPolicy::ByLength)
@@ -191,13 +209,13 @@ void Planner::State::makeTiles(const BatchShape &batch) {
   std::swap(blocks, lastBlocks);
   tiles.clear();
   blocks.clear();
-  bool cuts = rule.policy == SplitPolicy::Auto || rule.policy == SplitPolicy::ByLength;
+  bool cutsFit = rule.policy == SplitPolicy::Auto || rule.policy == SplitPolicy::ByLength;
   lastCascade = CascadeAnswer::Off;
   if (options.cascadeLevels) {
     placed.assign(batch.sequences.size(), 0);
     lastCascade =
-        cuts ? cascade.build(context, batch, firstRows, cascadeRule(), blocks, tiles, placed)
-             : CascadeAnswer::Unsupported;
+        cutsFit ? cascade.build(context, batch, firstRows, cascadeRule(), blocks, tiles, placed)
+                : CascadeAnswer::Unsupported;
     if (lastCascade == CascadeAnswer::Used && blockPartials() > room.partialRows) {
       cascade.clear();
       tiles.clear();
@@ -211,14 +229,29 @@ void Planner::State::makeTiles(const BatchShape &batch) {
       tiles[t].before = block.cost;
       block.cost += tiles[t].cost;
     }
-  for (uint32_t s = 0; s < batch.sequences.size(); ++s)
-    if (!some || !placed[s])
-      addSequence(batch.sequences[s], s);
+  bool oneRange = context.closed && context.may.isOneRange();
+  for (uint32_t s = 0; s < batch.sequences.size(); ++s) {
+    if (some && placed[s])
+      continue;
+    const SequenceShape &sequence = batch.sequences[s];
+    uint64_t rows = uint64_t(sequence.queryLen) * context.group;
+    if (rows != cutsOf) {
+      cuts.clear();
+      cutRows(context.variants, rows, cuts);
+      cutsOf = rows;
+    }
+    if (oneRange && cuts.size() == 1)
+      addWhole(sequence, s);
+    else if (rows)
+      addSequence(sequence, s);
+  }
 }
 
 /// Partial rows of blocks with shared keys, uncut.
 uint64_t Planner::State::blockPartials() const {
   uint64_t rows = 0;
+  if (lastCascade != CascadeAnswer::Used)
+    return rows;
   for (const RowBlock &block : blocks) {
     uint64_t columns = 0;
     for (uint32_t t = block.firstTile; t < block.endTile; ++t)

@@ -49,10 +49,6 @@ int64_t countTiles(const ClosedBounds::Ranges &ranges, int64_t tileKeys) {
 
 } // namespace
 
-uint64_t costOf(const Variant &variant, const RowTile &tile) {
-  return variant.itemCost + tile.visibleTiles * variant.tileCost;
-}
-
 void cutRows(std::span<const Variant> variants, uint64_t rows, std::vector<RowCut> &cuts) {
   while (rows > 0) {
     uint32_t best = 0;
@@ -100,16 +96,7 @@ void setKeys(PlanContext &context, const SequenceShape &sequence, uint32_t first
              int64_t fromKey, RowTile &tile) {
   const Variant &variant = context.variantOf(tile);
   int64_t begin = 0, end = 0, visible = 0;
-  if (context.closed && context.may.isOneRange()) {
-    ClosedBounds::Range range = context.may.range(
-        inputsOf(context, sequence, tile.firstRow - firstRowOfSequence, tile.rowCount));
-    range.begin = std::max(range.begin, fromKey);
-    if (range.begin < range.end) {
-      begin = variant.keyTileOf(uint32_t(range.begin));
-      end = variant.keyTileOf(uint32_t(range.end - 1)) + 1;
-      visible = end - begin;
-    }
-  } else if (context.closed) {
+  if (context.closed) {
     ClosedBounds::Ranges ranges = context.may.evaluate(
         inputsOf(context, sequence, tile.firstRow - firstRowOfSequence, tile.rowCount));
     unsigned kept = 0;

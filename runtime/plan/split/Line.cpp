@@ -160,13 +160,14 @@ LineLoads Line::cut(const PlanContext &context, std::span<const RowBlock> blocks
     tileCost = std::max(tileCost, variant.tileCost + variant.itemCost +
                                       context.partialRow * variant.tileRows);
   uint64_t mean = total / rule.workers + 1;
-  if (rule.threads == 1 || mostTiles <= kShortTiles)
-    return Cutter(context, blocks, tiles, rule, 0, 0).run(total, false, cuts);
+  bool throughTiles = rule.threads > 1 && mostTiles > kShortTiles;
   LineLoads best{.longest = UINT64_MAX};
   uint64_t perCut = 0;
-  for (int i = 0; i < kTries; ++i) {
+  // The one place that makes a Cutter, which is inlined here: it then lives in registers.
+  for (int i = 0; i < (throughTiles ? kTries : 1); ++i) {
     uint64_t nearby = i == 0 ? mean / kNear : 0;
-    LineLoads loads = Cutter(context, blocks, tiles, rule, nearby, perCut).run(total, true, trial);
+    LineLoads loads =
+        Cutter(context, blocks, tiles, rule, nearby, perCut).run(total, throughTiles, trial);
     if (loads.longest < best.longest) {
       best = loads;
       std::swap(cuts, trial);
