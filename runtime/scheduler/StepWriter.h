@@ -46,7 +46,8 @@ public:
   }
   /// Logits of the row's last `count` tokens; after its tokens.
   void wantLogits(uint32_t count) {
-    for (uint32_t i = uint32_t(tokens.size()) - count; i < tokens.size(); ++i)
+    uint32_t end = uint32_t(tokens.size());
+    for (uint32_t i = end - count; i < end; ++i)
       logits.push_back(i);
   }
   /// What the block manager has to do on the device before the rows.
