@@ -183,14 +183,14 @@ void Planner::State::addWhole(const SequenceShape &sequence, uint32_t index) {
     end = variant.keyTileOf(uint32_t(keys.end - 1)) + 1;
   }
   uint32_t at = uint32_t(tiles.size());
-  RowTile &tile = tiles.emplace_back(RowTile{.record = index,
-                                             .firstRow = firstRows[index],
-                                             .rowCount = cuts[0].rows,
-                                             .variant = cuts[0].variant,
-                                             .beginTile = begin,
-                                             .endTile = end,
-                                             .visibleTiles = end - begin,
-                                             .sequence = index});
+  RowTile &tile = tiles.emplace_back(); // written in place: a copy would wait for its parts
+  tile.record = tile.sequence = index;
+  tile.firstRow = firstRows[index];
+  tile.rowCount = cuts[0].rows;
+  tile.variant = cuts[0].variant;
+  tile.beginTile = begin;
+  tile.endTile = end;
+  tile.visibleTiles = end - begin;
   tile.cost = costOf(variant, tile);
   blocks.push_back({.firstTile = at, .endTile = at + 1, .cost = tile.cost});
 }
