@@ -18,8 +18,14 @@ namespace {
 
 llmopt_status noMemory{StatusCode::ResourceExhausted, "no memory"};
 
-static_assert(int(StatusCode::Internal) == LLMOPT_INTERNAL &&
-              int(StatusCode::DataLoss) == LLMOPT_DATA_LOSS);
+static_assert(int(StatusCode::Ok) == LLMOPT_OK &&
+              int(StatusCode::InvalidArgument) == LLMOPT_INVALID_ARGUMENT &&
+              int(StatusCode::NotFound) == LLMOPT_NOT_FOUND &&
+              int(StatusCode::Unavailable) == LLMOPT_UNAVAILABLE &&
+              int(StatusCode::ResourceExhausted) == LLMOPT_RESOURCE_EXHAUSTED &&
+              int(StatusCode::DataLoss) == LLMOPT_DATA_LOSS &&
+              int(StatusCode::Unsupported) == LLMOPT_UNSUPPORTED &&
+              int(StatusCode::Internal) == LLMOPT_INTERNAL);
 static_assert(int(bundle::ElementType::Bool) == LLMOPT_BOOL &&
               int(bundle::ElementType::BF16) == LLMOPT_BF16);
 

@@ -309,17 +309,6 @@ StepId BlockManager::lastStepOf(uint32_t slot) const {
 
 // ---- What is where
 
-Sequence *BlockManager::find(SequenceId id) {
-  return const_cast<Sequence *>(std::as_const(*this).find(id));
-}
-
-const Sequence *BlockManager::find(SequenceId id) const {
-  if (id.slot >= sequences.size())
-    return nullptr;
-  const Sequence &s = sequences[id.slot];
-  return s.generation == id.generation && s.phase != Phase::None ? &s : nullptr;
-}
-
 bool BlockManager::alive(SequenceId id) const { return find(id) != nullptr; }
 
 uint32_t BlockManager::committedTokens(SequenceId id) const {

@@ -52,6 +52,7 @@
 
 #include <memory>
 #include <span>
+#include <utility>
 #include <vector>
 
 namespace llmopt::runtime::kv {
@@ -227,8 +228,13 @@ private:
 
   // Tables.
   uint32_t groups() const { return static_cast<uint32_t>(config.groups.size()); }
-  Sequence *find(SequenceId id);
-  const Sequence *find(SequenceId id) const;
+  Sequence *find(SequenceId id) { return const_cast<Sequence *>(std::as_const(*this).find(id)); }
+  const Sequence *find(SequenceId id) const {
+    if (id.slot >= sequences.size())
+      return nullptr;
+    const Sequence &s = sequences[id.slot];
+    return s.generation == id.generation && s.phase != Phase::None ? &s : nullptr;
+  }
   Table &table(uint32_t slot, uint32_t group) { return tables[slot * groups() + group]; }
   const Table &table(uint32_t slot, uint32_t group) const {
     return tables[slot * groups() + group];

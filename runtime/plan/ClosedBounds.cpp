@@ -126,6 +126,7 @@ struct BoundCompiler {
 
 bool ClosedBounds::compile(const bundle::BoundSet &set, const ScalarValues &scalars) {
   count = 0;
+  oneRange = false;
   if (set.intervals.size() > kMaxIntervals)
     return false;
   BoundCompiler compiler{scalars, {}, 0};
@@ -135,6 +136,10 @@ bool ClosedBounds::compile(const bundle::BoundSet &set, const ScalarValues &scal
       return false;
     ++count;
   }
+  oneRange = count == 1 && lows[0].count == 1 && highs[0].count == 1;
+  const Term &low = lows[0].terms[0];
+  fromStart =
+      oneRange && low.constant <= 0 && !low.queryLo && !low.queryHi && !low.queryLen && !low.keyLen;
   return true;
 }
 

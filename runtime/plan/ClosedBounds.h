@@ -33,6 +33,14 @@ public:
   /// False where the set has no such form. Allocates nothing.
   bool compile(const bundle::BoundSet &set, const ScalarValues &scalars);
 
+  /// One interval whose ends are terms, as of causal masks and windows: `range` is all of it.
+  bool isOneRange() const { return oneRange; }
+  /// May be empty.
+  Range range(const Inputs &inputs) const {
+    return {fromStart ? 0 : std::max<int64_t>(lows[0].terms[0].value(inputs), 0),
+            std::min(highs[0].terms[0].value(inputs), inputs.keyLen)};
+  }
+
   Ranges evaluate(const Inputs &inputs) const {
     Ranges ranges;
     for (unsigned i = 0; i < count; ++i) {
@@ -71,6 +79,8 @@ private:
 
   std::array<Bound, kMaxIntervals> lows, highs;
   unsigned count = 0;
+  bool oneRange = false;
+  bool fromStart = false; ///< whose beginning is at most 0 whatever the inputs
 };
 
 } // namespace llmopt::runtime

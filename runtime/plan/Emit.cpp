@@ -21,26 +21,31 @@ WorkItem itemOf(const RowTile &tile, uint32_t tileKeys) {
           .flags = tile.flags};
 }
 
-/// An item as two vectors: of those that differ in their head, one store each.
+typedef uint32_t Half __attribute__((vector_size(16)));
+
+/// An item as two vectors: what differs from one item of a tile to the next takes an addition,
+/// and each item two stores.
 class Halves {
 public:
-  explicit Halves(const WorkItem &item) { std::memcpy(halves, &item, sizeof(item)); }
-  void write(uint32_t kvHead, WorkItem &to) {
-    halves[0][2] = kvHead;
-    std::memcpy(&to, halves, sizeof(to));
+  explicit Halves(const WorkItem &item) {
+    std::memcpy(&low, &item, sizeof(low));
+    std::memcpy(&high, reinterpret_cast<const uint8_t *>(&item) + sizeof(low), sizeof(high));
   }
-  void write(uint32_t kvHead, uint32_t keyBegin, uint32_t keyEnd, int32_t slot, WorkItem &to) {
-    halves[1][0] = keyBegin;
-    halves[1][1] = keyEnd;
-    halves[1][2] = uint32_t(slot);
-    write(kvHead, to);
+  void nextHead() { low += Half{0, 0, 1, 0}; }
+  void setKeys(uint32_t begin, uint32_t end) {
+    high[0] = begin;
+    high[1] = end;
+  }
+  void moveSlot(uint32_t by) { high += Half{0, 0, by, 0}; }
+  void write(WorkItem *to) const {
+    std::memcpy(to, &low, sizeof(low));
+    std::memcpy(reinterpret_cast<uint8_t *>(to) + sizeof(low), &high, sizeof(high));
   }
 
 private:
   static_assert(offsetof(WorkItem, kvHead) == 8 && offsetof(WorkItem, keyBegin) == 16 &&
                 offsetof(WorkItem, keyEnd) == 20 && offsetof(WorkItem, partialSlot) == 24);
-  typedef uint32_t Half __attribute__((vector_size(16)));
-  Half halves[2];
+  Half low, high;
 };
 
 /// Places of partials, and merges: for one head of a block after the other.
@@ -71,6 +76,11 @@ public:
     uint64_t first = columnRows ? tile->blockRow : 0;
     return int32_t(base + parts++ * stride + first);
   }
+  /// Slots of several parts of a tile that shares nothing: the first one's, or -1.
+  int32_t takeSlots(uint32_t count) {
+    parts = count;
+    return splits ? int32_t(base) : -1;
+  }
   void endTile() {
     if (!splits)
       return;
@@ -92,7 +102,6 @@ private:
     // Two vectors as well: rows and partials go up together.
     static_assert(offsetof(bundle::MergeItem, row) == 0 &&
                   offsetof(bundle::MergeItem, firstPartial) == 12);
-    typedef uint32_t Half __attribute__((vector_size(16)));
     Half low = {tile->firstRow, head, tile->record, first}, high = {parts, stride, 0, 0};
     bundle::MergeItem *out = plan.merges.end();
     for (uint32_t r = 0; r < tile->rowCount; ++r, low += Half{1, 0, 0, 1}) {
@@ -147,22 +156,32 @@ private:
     const RowTile &tile = batch.tiles[block.firstTile];
     const Variant &variant = context.variantOf(tile);
     PlanArray<WorkItem> &items = plan.attends[variant.attend].items;
-    WorkItem item = itemOf(tile, variant.tileKeys);
+    const WorkItem item = itemOf(tile, variant.tileKeys);
+    Halves halves(item);
     uint32_t heads = context.facts.kvHeads;
+    if (nextCut().place >= place + heads) { // most of them
+      WorkItem *out = items.end();
+      for (uint32_t i = 0; i < heads; ++i, halves.nextHead())
+        halves.write(out + i);
+      items.setSize(items.size() + heads);
+      place += heads;
+      return;
+    }
     for (uint32_t head = 0; head < heads;) {
       while (nextCut() == LineCut{place, 0})
         openWorker();
-      uint64_t run = std::min<uint64_t>(heads - head, nextCut().place - place);
+      uint32_t run = uint32_t(std::min<uint64_t>(heads - head, nextCut().place - place));
       WorkItem *out = items.end();
-      Halves halves(item);
-      for (uint64_t i = 0; i < run; ++i)
-        halves.write(head++, out[i]);
+      for (uint32_t i = 0; i < run; ++i, halves.nextHead())
+        halves.write(out + i);
+      head += run;
       items.setSize(items.size() + run);
       place += run;
       if (head < heads && nextCut().place == place && nextCut().keyTiles) {
         partials.beginHead(block, head);
         emitCutTile(tile, item, head++);
         partials.endHead();
+        halves.nextHead();
         ++place;
       }
     }
@@ -213,8 +232,9 @@ private:
     item.kvHead = head;
     partials.beginTile(tile, true);
     uint32_t from = 0;
+    item.keyEnd = keyAt(0);
     auto emit = [&](uint32_t to) {
-      item.keyBegin = keyAt(from);
+      item.keyBegin = item.keyEnd;
       item.keyEnd = keyAt(to);
       item.partialSlot = partials.nextSlot();
       items.push(item);
@@ -246,22 +266,89 @@ void emitLine(PlanContext &context, const Batch &batch, std::span<const LineCut>
 
 namespace {
 
-/// Calls visit(block, head, tile index) in natural order.
-template <typename Visit> void forTilesOfHeads(const Batch &batch, uint32_t heads, Visit visit) {
-  for (const RowBlock &block : batch.blocks)
-    for (uint32_t head = 0; head < heads; ++head)
-      for (uint32_t t = block.firstTile; t < block.endTile; ++t)
-        visit(block, head, t);
-}
+class DealtEmitter {
+public:
+  DealtEmitter(PlanContext &context, const Batch &batch, const Pieces &pieces,
+               std::span<const uint16_t> workerOf, std::span<uint32_t> next, Plan &plan)
+      : context(context), batch(batch), pieces(pieces), workerOf(workerOf.data()), next(next),
+        plan(plan), partials(plan) {}
+
+  void run() {
+    for (const RowBlock &block : batch.blocks)
+      if (block.endTile - block.firstTile == 1 && !block.columnRows)
+        emitHeads(block);
+      else
+        emitBlock(block);
+  }
+
+private:
+  /// Where the next item of each worker goes.
+  uint32_t *placesOf(const Variant &variant) {
+    return next.data() + variant.attend * size_t{plan.workers + 1};
+  }
+
+  /// One tile for each head: a part's items differ by head and slot.
+  void emitHeads(const RowBlock &block) {
+    const RowTile &tile = batch.tiles[block.firstTile];
+    const Variant &variant = context.variantOf(tile);
+    uint32_t *places = placesOf(variant);
+    WorkItem *items = plan.attends[variant.attend].items.data();
+    std::span<const Piece> parts = pieces.of(block.firstTile);
+    bool split = parts.size() > 1;
+    for (uint32_t head = 0; head < context.facts.kvHeads; ++head) {
+      partials.beginHead(block, head);
+      partials.beginTile(tile, split);
+      WorkItem item = itemOf(tile, variant.tileKeys);
+      item.kvHead = head;
+      item.partialSlot = partials.takeSlots(uint32_t(parts.size()));
+      Halves halves(item);
+      for (const Piece &part : parts) {
+        halves.setKeys(part.beginTile * variant.tileKeys, part.endTile * variant.tileKeys);
+        halves.write(items + places[*workerOf++]++);
+        halves.moveSlot(split ? tile.rowCount : 0);
+      }
+      partials.endTile();
+    }
+  }
+
+  void emitBlock(const RowBlock &block) {
+    for (uint32_t head = 0; head < context.facts.kvHeads; ++head) {
+      partials.beginHead(block, head);
+      for (uint32_t t = block.firstTile; t < block.endTile; ++t) {
+        const RowTile &tile = batch.tiles[t];
+        const Variant &variant = context.variantOf(tile);
+        std::span<const Piece> parts = pieces.of(t);
+        partials.beginTile(tile, parts.size() > 1);
+        if (tile.visibleTiles || !block.columnRows) {
+          WorkItem item = itemOf(tile, variant.tileKeys);
+          item.kvHead = head;
+          for (const Piece &part : parts) {
+            item.keyBegin = part.beginTile * variant.tileKeys;
+            item.keyEnd = part.endTile * variant.tileKeys;
+            item.partialSlot = partials.nextSlot();
+            plan.attends[variant.attend].items[placesOf(variant)[*workerOf++]++] = item;
+          }
+        }
+        partials.endTile();
+      }
+      partials.endHead();
+    }
+  }
+
+  PlanContext &context;
+  const Batch &batch;
+  const Pieces &pieces;
+  const uint16_t *workerOf;
+  std::span<uint32_t> next;
+  Plan &plan;
+  Partials partials;
+};
 
 } // namespace
 
 void emitDealt(PlanContext &context, const Batch &batch, const Pieces &pieces, const Deal &deal,
                std::span<const uint16_t> workerOf, std::vector<uint32_t> &next, Plan &plan) {
-  uint32_t heads = context.facts.kvHeads, workers = plan.workers;
-  auto isItem = [&](const RowBlock &block, uint32_t t) {
-    return !block.columnRows || batch.tiles[t].visibleTiles > 0;
-  };
+  uint32_t workers = plan.workers;
   next.resize(plan.attends.size() * (workers + 1));
   for (size_t a = 0; a < plan.attends.size(); ++a) {
     AttendPlan &attend = plan.attends[a];
@@ -274,27 +361,7 @@ void emitDealt(PlanContext &context, const Batch &batch, const Pieces &pieces, c
     std::copy_n(begins, workers + 1, attend.itemOffsets.begin());
     attend.items.setSize(begins[workers]);
   }
-  Partials partials(plan);
-  size_t i = 0;
-  forTilesOfHeads(batch, heads, [&](const RowBlock &block, uint32_t head, uint32_t t) {
-    const RowTile &tile = batch.tiles[t];
-    const Variant &variant = context.variantOf(tile);
-    if (t == block.firstTile)
-      partials.beginHead(block, head);
-    std::span<const Piece> parts = pieces.of(t);
-    partials.beginTile(tile, parts.size() > 1);
-    if (isItem(block, t)) {
-      Halves item(itemOf(tile, variant.tileKeys));
-      uint32_t *places = next.data() + variant.attend * size_t{workers + 1};
-      WorkItem *items = plan.attends[variant.attend].items.data();
-      for (const Piece &part : parts)
-        item.write(head, part.beginTile * variant.tileKeys, part.endTile * variant.tileKeys,
-                   partials.nextSlot(), items[places[workerOf[i++]]++]);
-    }
-    partials.endTile();
-    if (t + 1 == block.endTile)
-      partials.endHead();
-  });
+  DealtEmitter(context, batch, pieces, workerOf, next, plan).run();
 }
 
 } // namespace llmopt::runtime

@@ -81,6 +81,7 @@ private:
   Status checkLimits(const BatchShape &batch);
   void makeTiles(const BatchShape &batch);
   void addSequence(const SequenceShape &sequence, uint32_t index);
+  void addWhole(const SequenceShape &sequence, uint32_t index);
   CascadeRule cascadeRule() const;
   Status makeItems(const BatchShape &batch, Plan &plan);
   void writeLengths(const BatchShape &batch, Plan &plan) const;
@@ -151,18 +152,10 @@ Status Planner::State::checkLimits(const BatchShape &batch) {
   return {};
 }
 
-/// The tiles of a sequence that shares nothing, as a block.
+/// The tiles of a sequence that shares nothing, as a block; `cuts` are its rows.
 void Planner::State::addSequence(const SequenceShape &sequence, uint32_t index) {
-  uint64_t rows = uint64_t(sequence.queryLen) * context.group;
-  if (rows == 0)
-    return;
-  if (rows != cutsOf) {
-    cuts.clear();
-    cutRows(context.variants, rows, cuts);
-    cutsOf = rows;
-  }
   uint32_t row = firstRows[index];
-  blocks.push_back({.firstTile = uint32_t(tiles.size())});
+  RowBlock &block = blocks.emplace_back(RowBlock{.firstTile = uint32_t(tiles.size())});
   for (const RowCut &cut : cuts) {
     RowTile &tile = tiles.emplace_back();
     tile.record = tile.sequence = index;
@@ -170,9 +163,36 @@ void Planner::State::addSequence(const SequenceShape &sequence, uint32_t index) 
     tile.rowCount = cut.rows;
     tile.variant = cut.variant;
     setKeys(context, sequence, firstRows[index], 0, tile);
+    tile.before = block.cost;
+    block.cost += tile.cost;
     row += cut.rows;
   }
-  blocks.back().endTile = uint32_t(tiles.size());
+  block.endTile = uint32_t(tiles.size());
+}
+
+/// The same for a sequence of one tile whose keys are one run: most of a decode step, and most of
+/// a plan's time.
+void Planner::State::addWhole(const SequenceShape &sequence, uint32_t index) {
+  const Variant &variant = context.variants[cuts[0].variant];
+  int64_t first = positionOf(context.facts, sequence, 0);
+  ClosedBounds::Range keys =
+      context.may.range({first, first + sequence.queryLen - 1, sequence.queryLen, sequence.keyLen});
+  uint32_t begin = 0, end = 0;
+  if (keys.begin < keys.end) {
+    begin = variant.keyTileOf(uint32_t(keys.begin));
+    end = variant.keyTileOf(uint32_t(keys.end - 1)) + 1;
+  }
+  uint32_t at = uint32_t(tiles.size());
+  RowTile &tile = tiles.emplace_back(); // written in place: a copy would wait for its parts
+  tile.record = tile.sequence = index;
+  tile.firstRow = firstRows[index];
+  tile.rowCount = cuts[0].rows;
+  tile.variant = cuts[0].variant;
+  tile.beginTile = begin;
+  tile.endTile = end;
+  tile.visibleTiles = end - begin;
+  tile.cost = costOf(variant, tile);
+  blocks.push_back({.firstTile = at, .endTile = at + 1, .cost = tile.cost});
 }
 
 CascadeRule Planner::State::cascadeRule() const {
@@ -189,13 +209,13 @@ void Planner::State::makeTiles(const BatchShape &batch) {
   std::swap(blocks, lastBlocks);
   tiles.clear();
   blocks.clear();
-  bool cuts = rule.policy == SplitPolicy::Auto || rule.policy == SplitPolicy::ByLength;
+  bool cutsFit = rule.policy == SplitPolicy::Auto || rule.policy == SplitPolicy::ByLength;
   lastCascade = CascadeAnswer::Off;
   if (options.cascadeLevels) {
     placed.assign(batch.sequences.size(), 0);
     lastCascade =
-        cuts ? cascade.build(context, batch, firstRows, cascadeRule(), blocks, tiles, placed)
-             : CascadeAnswer::Unsupported;
+        cutsFit ? cascade.build(context, batch, firstRows, cascadeRule(), blocks, tiles, placed)
+                : CascadeAnswer::Unsupported;
     if (lastCascade == CascadeAnswer::Used && blockPartials() > room.partialRows) {
       cascade.clear();
       tiles.clear();
@@ -204,21 +224,34 @@ void Planner::State::makeTiles(const BatchShape &batch) {
     }
   }
   bool some = lastCascade == CascadeAnswer::Used;
-  for (uint32_t s = 0; s < batch.sequences.size(); ++s)
-    if (!some || !placed[s])
-      addSequence(batch.sequences[s], s);
-  for (RowBlock &block : blocks) {
-    block.cost = 0;
+  for (RowBlock &block : blocks)
     for (uint32_t t = block.firstTile; t < block.endTile; ++t) {
       tiles[t].before = block.cost;
       block.cost += tiles[t].cost;
     }
+  bool oneRange = context.closed && context.may.isOneRange();
+  for (uint32_t s = 0; s < batch.sequences.size(); ++s) {
+    if (some && placed[s])
+      continue;
+    const SequenceShape &sequence = batch.sequences[s];
+    uint64_t rows = uint64_t(sequence.queryLen) * context.group;
+    if (rows != cutsOf) {
+      cuts.clear();
+      cutRows(context.variants, rows, cuts);
+      cutsOf = rows;
+    }
+    if (oneRange && cuts.size() == 1)
+      addWhole(sequence, s);
+    else if (rows)
+      addSequence(sequence, s);
   }
 }
 
 /// Partial rows of blocks with shared keys, uncut.
 uint64_t Planner::State::blockPartials() const {
   uint64_t rows = 0;
+  if (lastCascade != CascadeAnswer::Used)
+    return rows;
   for (const RowBlock &block : blocks) {
     uint64_t columns = 0;
     for (uint32_t t = block.firstTile; t < block.endTile; ++t)
@@ -255,8 +288,14 @@ Status Planner::State::makeItems(const BatchShape &batch, Plan &plan) {
   }
   // Merges cost about the same each: equal shares.
   plan.mergeOffsets.setSize(workers + 1);
-  for (uint64_t w = 0; w <= workers; ++w)
-    plan.mergeOffsets[w] = static_cast<uint32_t>(plan.merges.size() * w / workers);
+  uint32_t merges = uint32_t(plan.merges.size()), share = merges / workers, left = merges % workers;
+  for (uint32_t w = 0, at = 0, over = 0; w <= workers; ++w, at += share, over += left) {
+    if (over >= workers) { // merges * w / workers without a division each
+      over -= workers;
+      ++at;
+    }
+    plan.mergeOffsets[w] = at;
+  }
   return {};
 }
 
@@ -265,18 +304,22 @@ void Planner::State::writeLengths(const BatchShape &batch, Plan &plan) const {
   const AttentionFacts &facts = context.facts;
   plan.rows.setSize(0);
   plan.sequences.setSize(0);
+  bundle::SequenceRecord *record = plan.sequences.end();
+  bundle::RowEntry *row = plan.rows.end();
   for (const SequenceShape &sequence : batch.sequences) {
-    plan.sequences.push({.queryBase = sequence.queryBase,
-                         .keyBase = sequence.keyBase,
-                         .queryLen = sequence.queryLen,
-                         .keyLen = sequence.keyLen,
-                         .tableBase = sequence.tableBase,
-                         .batch = sequence.batch,
-                         .reserved = {}});
+    *record++ = {.queryBase = sequence.queryBase,
+                 .keyBase = sequence.keyBase,
+                 .queryLen = sequence.queryLen,
+                 .keyLen = sequence.keyLen,
+                 .tableBase = sequence.tableBase,
+                 .batch = sequence.batch,
+                 .reserved = {}};
+    int64_t first = positionOf(facts, sequence, 0);
     for (int64_t query = 0; query < sequence.queryLen; ++query)
-      plan.rows.push(
-          {static_cast<uint32_t>(query), static_cast<int32_t>(positionOf(facts, sequence, query))});
+      *row++ = {static_cast<uint32_t>(query), static_cast<int32_t>(first + query)};
   }
+  plan.sequences.setSize(batch.sequences.size());
+  plan.rows.setSize(size_t(row - plan.rows.begin()));
   for (uint32_t s : cascade.rowOrder()) {
     const SequenceShape &sequence = batch.sequences[s];
     for (int64_t query = 0; query < sequence.queryLen; ++query)

@@ -49,10 +49,6 @@ int64_t countTiles(const ClosedBounds::Ranges &ranges, int64_t tileKeys) {
 
 } // namespace
 
-uint64_t costOf(const Variant &variant, const RowTile &tile) {
-  return variant.itemCost + tile.visibleTiles * variant.tileCost;
-}
-
 void cutRows(std::span<const Variant> variants, uint64_t rows, std::vector<RowCut> &cuts) {
   while (rows > 0) {
     uint32_t best = 0;

@@ -79,6 +79,8 @@ void setKeys(PlanContext &context, const SequenceShape &sequence, uint32_t first
              int64_t fromKey, RowTile &tile);
 
 /// The tile's cost when it is not cut.
-uint64_t costOf(const Variant &variant, const RowTile &tile);
+inline uint64_t costOf(const Variant &variant, const RowTile &tile) {
+  return variant.itemCost + tile.visibleTiles * variant.tileCost;
+}
 
 } // namespace llmopt::runtime

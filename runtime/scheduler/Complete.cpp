@@ -150,7 +150,8 @@ void Scheduler::giveTokens(uint32_t slot, std::span<const kv::Token> tokens, int
     if (tokens.size() > 1)
       counts.interToken.record(0, tokens.size() - 1);
   } else {
-    counts.interToken.record(uint64_t(nowNs - request.lastTokenNs) / tokens.size(), tokens.size());
+    uint64_t since = uint64_t(nowNs - request.lastTokenNs);
+    counts.interToken.record(tokens.size() == 1 ? since : since / tokens.size(), tokens.size());
   }
   request.lastTokenNs = nowNs;
   listener.onTokens(handleOf(slot), tokens, nowNs);

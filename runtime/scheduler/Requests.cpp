@@ -35,6 +35,12 @@ Status Scheduler::validate(const RequestParams &params, size_t samples, int64_t 
                   invalidArgument("{} samples of a prompt; 1 to {}, the most that may run, are "
                                   "allowed",
                                   samples, config.maxRunning));
+  // All of them are queued together: more could not be, however long the caller waited.
+  if (samples > config.maxWaiting)
+    return refuse(RejectReason::Invalid,
+                  invalidArgument("{} samples of a prompt; 1 to {}, the most that may wait, are "
+                                  "allowed",
+                                  samples, config.maxWaiting));
   kv::Token all = 0;
   for (kv::Token token : params.prompt)
     all |= token;

@@ -88,7 +88,8 @@ public:
   StatusOr<RequestHandle> submit(const RequestParams &params, int64_t nowNs);
   /// Queues samples.size() requests with one prompt, which is computed once where there is
   /// room for all of them: the others are forks of the first's pages. Sample i is a request of
-  /// its own, with seed samplingSeed + i. All or none; more than `maxRunning` are refused.
+  /// its own, with seed samplingSeed + i. All or none; more than `maxRunning` or `maxWaiting` are
+  /// InvalidArgument.
   Status submit(const RequestParams &params, std::span<RequestHandle> samples, int64_t nowNs);
   /// Ends a request, whatever its state. False when it has ended already.
   bool abort(RequestHandle request, int64_t nowNs);

@@ -46,11 +46,10 @@ void StepWriter::begin(uint64_t stepId, step::Kind kind) {
 }
 
 void StepWriter::addTokens(std::span<const kv::Token> ids) {
-  size_t old = tokens.size();
-  tokens.resize(old + ids.size());
+  step::Token *out = tokens.extend(ids.size());
   uint32_t depth = rows.back().tokenCount;
   for (size_t i = 0; i < ids.size(); ++i)
-    tokens[old + i] = {int32_t(ids[i]), depth + uint32_t(i)};
+    out[i] = {int32_t(ids[i]), depth + uint32_t(i)};
   rows.back().tokenCount += uint32_t(ids.size());
 }
 
@@ -60,14 +59,13 @@ void StepWriter::setTables(const kv::StepTables &tables) {
   for (const kv::TableDelta &delta : tables.deltas) {
     deltas.push_back(
         {delta.group, delta.tableSlot, delta.index, delta.count, uint32_t(pages.size())});
-    pages.insert(pages.end(), tables.pages.begin() + delta.first,
-                 tables.pages.begin() + delta.first + delta.count);
+    std::copy_n(tables.pages.begin() + delta.first, delta.count, pages.extend(delta.count));
   }
   for (const kv::PageCopy &copy : tables.copies)
     copies.push_back({copy.group, copy.from, copy.to});
   for (const kv::FreedPage &page : tables.freed)
     frees.push_back({page.group, page.page});
-  waits.assign(tables.waits.begin(), tables.waits.end());
+  std::copy_n(tables.waits.begin(), tables.waits.size(), waits.extend(tables.waits.size()));
 }
 
 std::span<const uint8_t> StepWriter::finish() {

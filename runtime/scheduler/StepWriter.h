@@ -6,9 +6,54 @@
 #include "runtime/kv/StepTables.h"
 #include "runtime/scheduler/StepInput.h"
 
+#include <algorithm>
+#include <memory>
+#include <type_traits>
 #include <vector>
 
 namespace llmopt::runtime {
+
+/// A vector of plain data whose appending is a store where there is room: growing is a call of
+/// its own, which the reserved room makes rare.
+template <typename T> class Appended {
+  static_assert(std::is_trivially_copyable_v<T>);
+
+public:
+  void reserve(size_t wanted) {
+    if (wanted > room)
+      grow(wanted);
+  }
+  T &push_back(const T &value) {
+    if (used == room) [[unlikely]]
+      grow(2 * room + 16);
+    return first[used++] = value;
+  }
+  /// What is new is uninitialised.
+  T *extend(size_t count) {
+    if (count > room - used) [[unlikely]]
+      grow(2 * room + count);
+    used += count;
+    return first.get() + used - count;
+  }
+  void clear() { used = 0; }
+  size_t size() const { return used; }
+  size_t capacity() const { return room; }
+  const T *data() const { return first.get(); }
+  T &back() { return first[used - 1]; }
+  const T &back() const { return first[used - 1]; }
+  const T &operator[](size_t i) const { return first[i]; }
+
+private:
+  __attribute__((noinline)) void grow(size_t wanted) {
+    std::unique_ptr<T[]> larger(new T[wanted]);
+    std::copy_n(first.get(), used, larger.get());
+    first = std::move(larger);
+    room = wanted;
+  }
+
+  std::unique_ptr<T[]> first;
+  size_t used = 0, room = 0;
+};
 
 struct StepCapacities {
   uint32_t rows = 256, tokens = 2048, maxDraft = 0, tableSlots = 256, groups = 1;
@@ -24,7 +69,7 @@ public:
 
   /// A row whose tokens and drafts are added after it, before the next row.
   step::Row &addRow() {
-    step::Row &row = rows.emplace_back();
+    step::Row &row = rows.push_back({});
     row.firstToken = uint32_t(tokens.size());
     row.firstDraft = uint32_t(drafts.size());
     return row;
@@ -46,7 +91,8 @@ public:
   }
   /// Logits of the row's last `count` tokens; after its tokens.
   void wantLogits(uint32_t count) {
-    for (uint32_t i = uint32_t(tokens.size()) - count; i < tokens.size(); ++i)
+    uint32_t end = uint32_t(tokens.size());
+    for (uint32_t i = end - count; i < end; ++i)
       logits.push_back(i);
   }
   /// What the block manager has to do on the device before the rows.
@@ -64,16 +110,16 @@ public:
 private:
   StepCapacities capacities;
   step::Header head;
-  std::vector<step::Row> rows;
-  std::vector<step::Token> tokens;
-  std::vector<step::Reference> references;
-  std::vector<uint32_t> logits;
-  std::vector<step::Draft> drafts;
-  std::vector<step::Delta> deltas;
-  std::vector<int32_t> pages;
-  std::vector<step::Copy> copies;
-  std::vector<step::Free> frees;
-  std::vector<uint64_t> waits;
+  Appended<step::Row> rows;
+  Appended<step::Token> tokens;
+  Appended<step::Reference> references;
+  Appended<uint32_t> logits;
+  Appended<step::Draft> drafts;
+  Appended<step::Delta> deltas;
+  Appended<int32_t> pages;
+  Appended<step::Copy> copies;
+  Appended<step::Free> frees;
+  Appended<uint64_t> waits;
   std::vector<std::vector<uint64_t>> ring; ///< 8-byte units, for the alignment
   size_t nextBuffer = 0;
 };

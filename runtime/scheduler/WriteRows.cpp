@@ -53,7 +53,8 @@ void Scheduler::writeRow(const PlannedRow &planned, Flight &flight) {
       writer.addReference({request.lastStep, request.lastRow, 0}, 0);
     else
       writer.addLiteral(request.tokens.back(), 0);
-    writeDrafts(request, planned);
+    if (planned.drafts)
+      writeDrafts(request, planned);
   }
   if (planned.samples)
     writer.wantLogits(prefill && !allLogits ? 1 : planned.tokens);

@@ -2,8 +2,10 @@
 import gzip
 import json
 import re
+import subprocess
+import time
 
-from common import check, run
+from common import LLM_OPT, check, run
 
 with open("azure.csv", "w") as file:
     file.write("TIMESTAMP,ContextTokens,GeneratedTokens\r\n")
@@ -66,6 +68,17 @@ for options in ([], ["--groups", "model.json"], ["--spec", "2", "--steps-in-flig
     check(facts["metrics"]["generation_tokens_total"] == sum(1 + i * 11 % 60 for i in range(25)),
           f"cpu {options}: the trace's numbers of tokens")
     check("simulated_s" not in facts and facts["accelerator"] == "cpu", f"cpu {options}")
+
+# Killed in its steps and started again: what the killed one left serves, and nothing is missed.
+with open("killed.txt", "w") as file:
+    killed = subprocess.Popen([LLM_OPT, "replay", "azure.csv", "--device", "cpu", "--limit", "60"],
+                              stdout=file, stderr=file)
+    time.sleep(0.4)
+    killed.kill()
+    killed.wait()
+facts = report("azure.csv", "--limit", "60", "--device", "cpu")
+check(facts["finished"] == 60 and all(group["held_at_end"] == 0 for group in facts["groups"]),
+      f"after a kill: {facts}")
 
 # The text, the page, the timeline, the metrics.
 result = run("replay", "azure.csv", "--speed", "1000", "--html", "page.html", "--timeline",

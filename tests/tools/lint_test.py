@@ -159,6 +159,43 @@ class Words(LintCase):
             self.assertIn("without run bit", done.stdout)
 
 
+class Codes(LintCase):
+    script = "check-codes"
+    tree = {"a.h": "enum class Code : uint8_t {\n  Ok, // fine, \n  Bad = 3,\n};\n",
+            "tests/unit/T.cpp": "TEST_F(Suite, Case) {}\n", "tests/e2e/run.py": "\n"}
+    head = "# Codes\n\n## `Code` in `a.h`\n\n| code | test |\n| --- | --- |\n"
+
+    def table(self, *rows):
+        return {"docs/status-codes.md": self.head + "".join(f"| {row} |\n" for row in rows)}
+
+    def test_a_row_with_a_test_for_each_code(self):
+        self.accepts({**self.tree, **self.table("`Ok` | `Suite.Case`", "`Bad`, it says | `e2e.run`")})
+
+    def test_a_code_without_a_row(self):
+        self.refuses({**self.tree, **self.table("`Ok` | `Suite.Case`")}, "Code's 'Bad' has no row")
+
+    def test_a_row_without_a_code(self):
+        self.refuses({**self.tree, **self.table("`Ok` | `Suite.Case`", "`Bad` | `Suite.Case`",
+                                                "`Old` | `Suite.Case`")}, "'Old' is no code")
+
+    def test_a_test_that_is_not_there(self):
+        self.refuses({**self.tree, **self.table("`Ok` | `Suite.Gone`", "`Bad` | `e2e.run`")},
+                     "md:7: there is no test 'Suite.Gone'")
+        self.refuses({**self.tree, **self.table("`Ok` | by hand", "`Bad` | `e2e.run`")},
+                     "md:7: the row names no test")
+
+    def test_an_enum_that_is_not_there(self):
+        self.refuses({**self.tree, "docs/status-codes.md": "## `Gone` in `a.h`\n"}, "no enum 'Gone'")
+        self.refuses(self.tree, "the file is missing")
+
+    def test_tables_of_designs(self):
+        design = "| what | test (all here) |\n| --- | --- |\n| it fails | `Suite.{}` |\n"
+        good = self.table("`Ok`, `Bad` | `Suite.*`")
+        self.accepts({**self.tree, **good, "docs/design/x.md": design.format("Case")})
+        self.refuses({**self.tree, **good, "docs/design/x.md": design.format("Gone")},
+                     "docs/design/x.md:3: there is no test 'Suite.Gone'")
+
+
 class Format(LintCase):
     script = "check-format"
     style = {".clang-format": "BasedOnStyle: LLVM\n"}

@@ -56,15 +56,20 @@ void Deal::fill(std::span<const Lot> some, uint32_t heads, uint64_t mean) {
   size_t worker = 0;
   uint64_t place = 0, room = roomOf(0);
   for (const Lot &lot : some) {
-    uint32_t item = lot.first;
     uint32_t *own = counts.data() + lot.attend * loads.size();
-    for (uint32_t head = 0; head < heads; ++head, item += lot.stride) {
-      while (place + lot.cost / 2 > room && worker + 1 < loads.size())
+    uint16_t *to = workerOf.data() + lot.first;
+    uint64_t cost = lot.cost, half = cost / 2;
+    for (uint32_t head = 0; head < heads;) {
+      while (place + half > room && worker + 1 < loads.size())
         room += roomOf(++worker); // of none of this size yet
-      workerOf[item] = uint16_t(worker);
-      place += lot.cost;
-      loads[worker] += lot.cost;
-      ++own[worker];
+      uint32_t first = head;
+      do {
+        *to = uint16_t(worker);
+        to += lot.stride;
+        place += cost;
+      } while (++head < heads && (place + half <= room || worker + 1 == loads.size()));
+      loads[worker] += cost * (head - first);
+      own[worker] += head - first;
     }
   }
 }

@@ -25,9 +25,10 @@ public:
 
   LineLoads run(uint64_t total, bool throughTiles, std::vector<LineCut> &out) {
     out[0] = {};
+    bool each = rule.threads == rule.workers;
     for (uint32_t w = 1; w < rule.workers; ++w) {
-      bool betweenThreads = uint64_t{w} * rule.threads / rule.workers !=
-                            uint64_t{w - 1} * rule.threads / rule.workers;
+      bool betweenThreads = each || uint64_t{w} * rule.threads / rule.workers !=
+                                        uint64_t{w - 1} * rule.threads / rule.workers;
       uint64_t left = rule.workers - w + 1;
       uint64_t share = (total - lastBase + beginsWith + perCut * (left - 1)) / left + 1;
       seek(lastBase + (share > beginsWith ? share - beginsWith : 0));
@@ -52,6 +53,7 @@ private:
       blockStart += blocks[block].cost * heads;
       blockPlace += tilesOf(blocks[block]) * heads;
       ++block;
+      head = headCosts = 0;
     }
     place = {blockPlace, 0};
     base = blockStart;
@@ -60,8 +62,9 @@ private:
     if (block == blocks.size())
       return;
     const RowBlock &in = blocks[block];
-    uint64_t head = 0; // few heads: cheaper than a division
-    for (before = std::max(target, blockStart) - blockStart; before >= in.cost; before -= in.cost)
+    // Few heads, and targets that rise: cheaper than a division.
+    for (before = std::max(target, blockStart + headCosts) - blockStart - headCosts;
+         before >= in.cost; before -= in.cost, headCosts += in.cost)
       ++head;
     const RowTile *first = tiles.data() + in.firstTile, *end = tiles.data() + in.endTile;
     tile = first;
@@ -71,7 +74,7 @@ private:
              1;
     before -= tile->before;
     place.place += head * tilesOf(in) + static_cast<uint64_t>(tile - first);
-    base += head * in.cost + tile->before;
+    base += headCosts + tile->before;
   }
 
   /// Cuts through the tile. False where a border is near, or where there is no room for partials.
@@ -132,6 +135,7 @@ private:
   // Where the walk is. Positions leave out what splits cost.
   size_t block = 0;
   uint64_t blockStart = 0, blockPlace = 0;
+  uint64_t head = 0, headCosts = 0; ///< of the block: passed, and what they cost
   const RowTile *tile = nullptr;
   uint64_t before = 0; ///< of the tile, left of the target
   LineCut place, last;
@@ -156,13 +160,14 @@ LineLoads Line::cut(const PlanContext &context, std::span<const RowBlock> blocks
     tileCost = std::max(tileCost, variant.tileCost + variant.itemCost +
                                       context.partialRow * variant.tileRows);
   uint64_t mean = total / rule.workers + 1;
-  if (rule.threads == 1 || mostTiles <= kShortTiles)
-    return Cutter(context, blocks, tiles, rule, 0, 0).run(total, false, cuts);
+  bool throughTiles = rule.threads > 1 && mostTiles > kShortTiles;
   LineLoads best{.longest = UINT64_MAX};
   uint64_t perCut = 0;
-  for (int i = 0; i < kTries; ++i) {
+  // The one place that makes a Cutter, which is inlined here: it then lives in registers.
+  for (int i = 0; i < (throughTiles ? kTries : 1); ++i) {
     uint64_t nearby = i == 0 ? mean / kNear : 0;
-    LineLoads loads = Cutter(context, blocks, tiles, rule, nearby, perCut).run(total, true, trial);
+    LineLoads loads =
+        Cutter(context, blocks, tiles, rule, nearby, perCut).run(total, throughTiles, trial);
     if (loads.longest < best.longest) {
       best = loads;
       std::swap(cuts, trial);

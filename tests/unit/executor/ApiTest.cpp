@@ -1,6 +1,7 @@
 // The server behind the C++ and the C API gives the tokens of the sequence alone; what is wrong
 // comes back as a status, and the server goes on.
 #include "Alone.h"
+#include "FailingDevice.h"
 
 #include "codegen/compile/llmopt_compiler.h"
 #include "runtime/api/Server.h"
@@ -22,10 +23,7 @@ std::vector<kv::Token> somePrompt(uint32_t stream) {
 
 const std::vector<TinyGroup> kGroups = {{{0, 1}, 16, 0, 0}};
 
-TEST(Api, TheServerGivesTheTokensOfTheSequenceAlone) {
-  SpecOptions spec;
-  TinyModel model(spec.model);
-  TinyLayers layers(model);
+llmopt::runtime::ServerOptions serverOptions(const SpecOptions &spec) {
   llmopt::runtime::ServerOptions options;
   options.groups = {layerGroup(spec.model, kGroups[0])};
   options.groups[0].pages.dataBytes = 0; // as the layers need
@@ -33,6 +31,14 @@ TEST(Api, TheServerGivesTheTokensOfTheSequenceAlone) {
   options.rules = rulesOf(kGroups, 512, 0);
   options.scheduler.tokenBudget = 512;
   options.scheduler.maxLength = 1024;
+  return options;
+}
+
+TEST(Api, TheServerGivesTheTokensOfTheSequenceAlone) {
+  SpecOptions spec;
+  TinyModel model(spec.model);
+  TinyLayers layers(model);
+  llmopt::runtime::ServerOptions options = serverOptions(spec);
   auto server = llmopt::runtime::Server::create(*CpuDevice::create(1), options,
                                                 kernelsOf(spec, kGroups), layers);
   ASSERT_TRUE(server.ok()) << server.status().toString();
@@ -69,6 +75,34 @@ TEST(Api, TheServerGivesTheTokensOfTheSequenceAlone) {
   }
   EXPECT_TRUE(answers[5].empty());
   EXPECT_TRUE((*server)->check().ok());
+}
+
+TEST(Api, MemoryThatLacksIsSaidAndASmallerServerServes) {
+  SpecOptions spec;
+  TinyModel model(spec.model);
+  TinyLayers layers(model);
+  llmopt::runtime::ServerOptions options = serverOptions(spec);
+  auto device = std::make_shared<FailingDevice>(*CpuDevice::create(1));
+  device->limitMemory(1 << 20);
+  auto create = [&] {
+    return llmopt::runtime::Server::create(device, options, kernelsOf(spec, kGroups), layers);
+  };
+  Status lacking = create().status();
+  EXPECT_EQ(lacking.code(), StatusCode::ResourceExhausted) << lacking.toString();
+  EXPECT_NE(lacking.message().find("no memory for"), std::string::npos) << lacking.toString();
+  options.pages = 100;
+  auto server = create();
+  ASSERT_TRUE(server.ok()) << server.status().toString();
+  std::vector<kv::Token> prompt = somePrompt(1), answer;
+  RequestParams params;
+  params.prompt = prompt;
+  params.maxNewTokens = 30;
+  ASSERT_TRUE((*server)->submit(params).ok());
+  for (StatusOr<bool> more = true; more && *more; more = (*server)->advance())
+    for (ServerEvent event; (*server)->next(event);)
+      if (event.kind == ServerEvent::Kind::Token)
+        answer.push_back(event.token);
+  EXPECT_EQ(answer, Alone(model, spec, kGroups).run(prompt, 30).tokens);
 }
 
 /// The tiny model behind C callbacks.
@@ -128,10 +162,8 @@ llmopt_status *cSample(void *user, const llmopt_sample *query, uint32_t *token) 
   return nullptr;
 }
 
-llmopt_status *cSource(void *user, const char *name, const void **bundle, size_t *bytes) {
-  SpecOptions spec;
-  std::string text = std::string_view(name) == "append" ? appendSpec(spec, kGroups[0])
-                                                        : pagedSpec(spec, kGroups[0]);
+/// Compiles a spec; the bytes stay in `s`.
+llmopt_status *compiled(CState &s, const std::string &text, const void **bundle, size_t *bytes) {
   void *made = nullptr;
   char *message = nullptr;
   if (int code = llmopt_compile(text.c_str(), "cpu", &made, bytes, &message)) {
@@ -139,11 +171,17 @@ llmopt_status *cSource(void *user, const char *name, const void **bundle, size_t
     llmopt_compiler_free(message);
     return failed;
   }
-  CState &s = state(user);
   s.bundle.assign(static_cast<uint8_t *>(made), static_cast<uint8_t *>(made) + *bytes);
   llmopt_compiler_free(made);
   *bundle = s.bundle.data();
   return nullptr;
+}
+
+llmopt_status *cSource(void *user, const char *name, const void **bundle, size_t *bytes) {
+  SpecOptions spec;
+  bool append = std::string_view(name) == "append";
+  return compiled(state(user), append ? appendSpec(spec, kGroups[0]) : pagedSpec(spec, kGroups[0]),
+                  bundle, bytes);
 }
 
 class CApi : public testing::Test {
@@ -308,6 +346,67 @@ TEST_F(CApi, RefusesWhatIsWrongAndSaysWhat) {
   llmopt_status_free(nullptr);
   EXPECT_STREQ(llmopt_server_metrics(nullptr), "");
   EXPECT_EQ(llmopt_api_version(), uint32_t(LLMOPT_API_VERSION));
+}
+
+// One server meets every code; after each it serves another request (docs/status-codes.md).
+TEST_F(CApi, EachCodeIsProvokedAndTheServerServesOn) {
+  options.max_length = 200;
+  options.pages = 8;
+  create(LLMOPT_OK);
+  Alone alone(own.model, {}, kGroups);
+  auto servesOn = [&](const char *after) {
+    uint64_t id = submit(somePrompt(1));
+    EXPECT_EQ(runOut()[id], "length") << after;
+    EXPECT_EQ(answers[id], alone.run(somePrompt(1), 25, false, 5).tokens) << after;
+  };
+  auto serverWith = [&](const llmopt_server_options &with, llmopt_kernel_source source) {
+    llmopt_server *other = nullptr;
+    llmopt_status *status = llmopt_server_new(device, &with, source, &own, &model, &other);
+    EXPECT_EQ(other, nullptr);
+    return status;
+  };
+  servesOn("OK");
+  take(llmopt_server_submit(server, nullptr, nullptr), LLMOPT_INVALID_ARGUMENT);
+  servesOn("INVALID_ARGUMENT");
+  take(llmopt_server_abort(server, 99), LLMOPT_NOT_FOUND);
+  servesOn("NOT_FOUND");
+  auto away = [](void *, const char *, const void **, size_t *) {
+    return llmopt_status_new(LLMOPT_UNAVAILABLE, "the bundles are away");
+  };
+  EXPECT_EQ(take(serverWith(options, away), LLMOPT_UNAVAILABLE),
+            "kernel 'append': the bundles are away");
+  servesOn("UNAVAILABLE");
+
+  // A prompt that the pool can never hold.
+  std::vector<uint32_t> longPrompt(150, 1);
+  llmopt_request request = {};
+  request.struct_size = sizeof(request);
+  request.prompt = longPrompt.data();
+  request.prompt_n = longPrompt.size();
+  request.max_new_tokens = 1;
+  uint64_t id = 0;
+  take(llmopt_server_submit(server, &request, &id), LLMOPT_RESOURCE_EXHAUSTED);
+  servesOn("RESOURCE_EXHAUSTED");
+  auto damaged = [](void *, const char *, const void **bundle, size_t *bytes) {
+    *bundle = "not a bundle";
+    *bytes = 12;
+    return static_cast<llmopt_status *>(nullptr);
+  };
+  take(serverWith(options, damaged), LLMOPT_DATA_LOSS);
+  servesOn("DATA_LOSS");
+  // Contiguous keys and values: an executor has pages.
+  auto contiguous = [](void *user, const char *name, const void **bundle, size_t *bytes) {
+    if (std::string_view(name) == "append")
+      return cSource(user, name, bundle, bytes);
+    return compiled(state(user), aloneSpec({}, kGroups[0]), bundle, bytes);
+  };
+  take(serverWith(options, contiguous), LLMOPT_UNSUPPORTED);
+  servesOn("UNSUPPORTED");
+  auto thrower = [](void *, const char *, const void **, size_t *) -> llmopt_status * {
+    throw std::runtime_error("thrown");
+  };
+  EXPECT_EQ(take(serverWith(options, thrower), LLMOPT_INTERNAL), "thrown");
+  servesOn("INTERNAL");
 }
 
 TEST_F(CApi, AStructOfAnEarlierVersionCountsAsZeroBehindItsEnd) {

@@ -24,8 +24,15 @@ public:
   /// One byte of the next copy to the host changes before the launch after it.
   void damageCopyOut() { damaging = true; }
 
+  /// More than so many bytes at once are not to be had.
+  void limitMemory(size_t bytes) { mostBytes = bytes; }
+
   const DeviceFacts &facts() const override { return inner->facts(); }
-  StatusOr<DeviceMemory> allocate(size_t bytes) override { return inner->allocate(bytes); }
+  StatusOr<DeviceMemory> allocate(size_t bytes) override {
+    if (bytes > mostBytes)
+      return makeStatus(StatusCode::ResourceExhausted, "no memory for {} bytes", bytes);
+    return inner->allocate(bytes);
+  }
   StatusOr<std::unique_ptr<Stream>> useStream(void *native) override {
     return inner->useStream(native);
   }
@@ -91,6 +98,7 @@ private:
   void release(void *, size_t) noexcept override {} // memory is the inner device's
 
   std::shared_ptr<Device> inner;
+  size_t mostBytes = SIZE_MAX;
   std::atomic<int> untilFailure = 0;
   std::atomic<uint32_t> made = 0, lostUpTo = 0;
   std::atomic<bool> skipping = false, damaging = false;

@@ -142,6 +142,12 @@ TEST(Engine, GivesUpWhenTheDeviceCannotBeReopened) {
   Engine engine(*story.scheduler, device, clock);
   addFour(story);
   EXPECT_EQ(runAll(engine).status().message(), "the device has fallen off");
+  // The requests of the lost one may be given to another.
+  Story next(two());
+  Engine other(*next.scheduler, *next.device, clock);
+  addFour(next);
+  ASSERT_TRUE(runAll(other).ok());
+  expectFour(next);
 }
 
 TEST(Engine, RanksThatAgreeRunAsOne) {

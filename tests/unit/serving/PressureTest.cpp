@@ -42,6 +42,32 @@ TEST(Pressure, TheLeastComputedIsPreemptedAndComesBackWithAllItsTokens) {
   story.expectEmpty();
 }
 
+// NVIDIA/TensorRT-LLM#9931: pausing a paused request again grew a vector until it threw.
+TEST(Pressure, WhoIsPreemptedAlreadyIsNotPreemptedAgain) {
+  for (bool swap : {false, true})
+    for (uint32_t inFlight : {1u, 2u}) {
+      StoryOptions options = tight(20);
+      options.hostPages = swap ? 40 : 0;
+      options.scheduler.stepsInFlight = inFlight;
+      Story story(options);
+      story.add('A', {.prompt = 16, .answer = 12});
+      story.add('B', {.prompt = 12, .answer = 8});
+      story.launch();
+      story.launch();
+      for (int i = 0; i < 1000; ++i)
+        EXPECT_EQ(story.scheduler->preempt(story.handles['B']), i == 0);
+      story.checkAll();
+      story.land();
+      EXPECT_EQ(story.scheduler->metrics().preemptions, 1u);
+      for (int i = 0; i < 1000 && story.at('B').state == RequestState::Waiting; ++i)
+        EXPECT_FALSE(story.scheduler->preempt(story.handles['B']));
+      story.runOut();
+      story.expectAnswer('A', 12);
+      story.expectAnswer('B', 8);
+      story.expectEmpty();
+    }
+}
+
 TEST(Pressure, TheLowestClassGoesFirst) {
   Story story(tight());
   story.add('A', {.prompt = 8, .answer = 9, .priority = 1});
