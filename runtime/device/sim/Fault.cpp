@@ -42,6 +42,16 @@ std::string_view toString(FaultKind kind) {
     return "global-race";
   case FaultKind::UnfinishedCopy:
     return "unfinished-copy";
+  case FaultKind::UnfinishedProduct:
+    return "unfinished-wgmma";
+  case FaultKind::MissingProxyFence:
+    return "missing-proxy-fence";
+  case FaultKind::MissingWgmmaFence:
+    return "missing-wgmma-fence";
+  case FaultKind::TransactionCount:
+    return "transaction-count";
+  case FaultKind::UnprovenRelease:
+    return "unproven-release";
   case FaultKind::StepBudget:
     return "step-budget";
   case FaultKind::Trap:
@@ -51,6 +61,8 @@ std::string_view toString(FaultKind kind) {
   }
   return "unknown";
 }
+
+bool isUnproven(FaultKind kind) { return kind == FaultKind::UnprovenRelease; }
 
 std::string Fault::message() const {
   std::string text = fmt::format("{} in kernel '{}'", toString(kind), kernel);

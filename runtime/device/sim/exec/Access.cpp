@@ -81,9 +81,13 @@ std::byte *locate(Warp &warp, Space space, uint32_t lane, uint64_t address, uint
     return nullptr;
   }
   switch (space) {
-  case Space::Shared:
-    return locateWindow(warp, FaultKind::SharedOutOfBounds, "shared", warp.block->shared(),
+  case Space::Shared: {
+    Block *block = warp.block->resolve(warp, lane, address);
+    if (!block)
+      return nullptr;
+    return locateWindow(warp, FaultKind::SharedOutOfBounds, "shared", block->shared(),
                         warp.block->launch().sharedBytes, lane, address, bytes, kind);
+  }
   case Space::Local: {
     uint64_t frame = warp.kernel->info.localBytes;
     return locateWindow(warp, FaultKind::LocalOutOfBounds, "local",
