@@ -68,7 +68,7 @@ struct WgmmaGroups {
 
 /// What is under way to or from a register that wgmmas work on.
 struct WgmmaRegister {
-  uint32_t written = 0;     ///< WgmmaGroups::fences when an instruction wrote it
+  uint32_t touched = 0;     ///< WgmmaGroups::fences when another instruction used it
   uint32_t accumulates = 0; ///< the last group that adds to it
   uint32_t fragment = 0;    ///< the last group that reads it
 };

@@ -1,6 +1,6 @@
 // Registers that wgmmas work on: between wgmma.mma_async and the wait for its group
-// nobody may read its sums, nor write them or A; and before it wgmma.fence must follow
-// whatever wrote them (PTX ISA 9.7.15.6).
+// nobody may read its sums, nor write them or A; and a wgmma.fence must lie between any
+// access to them and it, and before the first one of a kernel (PTX ISA 9.7.15.6).
 #include "runtime/device/sim/exec/Tracking.h"
 
 namespace llmopt::sim {
@@ -13,8 +13,8 @@ bool report(Warp &warp, FaultKind kind, uint32_t reg, std::string_view what) {
   return false;
 }
 
-constexpr std::string_view kNoFence =
-    "was written after the last wgmma.fence, and a wgmma uses it";
+constexpr std::string_view kNoFence = "was accessed after the last wgmma.fence (or there was "
+                                      "none yet), and a wgmma uses it";
 
 } // namespace
 
@@ -28,12 +28,13 @@ bool trackWgmma(Warp &warp, LaneMask mask) {
   for (const WgmmaUse &use : warp.kernel->wgmmaUses[warp.pc]) {
     WgmmaRegister &reg = warp.wgmmaRegisters[use.reg];
     bool summing = reg.accumulates > groups.completed, read = reg.fragment > groups.completed;
-    bool unfenced = reg.written == groups.fences;
+    bool unfenced = reg.touched == groups.fences || groups.fences == 1;
     switch (use.role) {
     case Role::Read:
       if (summing)
         return report(warp, FaultKind::UnfinishedProduct, use.reg,
                       "is the sum of a wgmma that this warp has not waited for");
+      reg.touched = groups.fences;
       break;
     case Role::Written:
     case Role::MovedTo:
@@ -44,7 +45,7 @@ bool trackWgmma(Warp &warp, LaneMask mask) {
       reg = use.role == Role::MovedTo ? moved : WgmmaRegister{groups.fences, 0, 0};
       break;
     case Role::MovedFrom:
-      moved = {reg.written, reg.accumulates, 0};
+      moved = {reg.touched, reg.accumulates, 0};
       break;
     case Role::Accumulator:
       if (read)
