@@ -50,6 +50,8 @@ std::string_view toString(FaultKind kind) {
     return "missing-wgmma-fence";
   case FaultKind::TransactionCount:
     return "transaction-count";
+  case FaultKind::UnprovenInit:
+    return "unproven-init";
   case FaultKind::UnprovenRelease:
     return "unproven-release";
   case FaultKind::StepBudget:
@@ -62,7 +64,9 @@ std::string_view toString(FaultKind kind) {
   return "unknown";
 }
 
-bool isUnproven(FaultKind kind) { return kind == FaultKind::UnprovenRelease; }
+bool isUnproven(FaultKind kind) {
+  return kind == FaultKind::UnprovenInit || kind == FaultKind::UnprovenRelease;
+}
 
 std::string Fault::message() const {
   std::string text = fmt::format("{} in kernel '{}'", toString(kind), kernel);

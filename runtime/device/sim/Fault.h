@@ -32,6 +32,7 @@ enum class FaultKind : uint8_t {
   MissingProxyFence,     ///< a store that the async proxy sees without fence.proxy.async
   MissingWgmmaFence,     ///< registers of a wgmma that were written since the last fence
   TransactionCount,      ///< bytes that an mbarrier expects and that never come
+  UnprovenInit,          ///< a copy arrives at an mbarrier whose init no fence follows
   UnprovenRelease,       ///< shared memory freed by one warp for its warpgroup
   StepBudget,            ///< more steps than Options::stepBudget
   Trap,                  ///< trap, or a failed device assertion
