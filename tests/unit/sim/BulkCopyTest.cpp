@@ -83,8 +83,8 @@ void expectLoad(const Box &box) {
   body = with(body, "LOAD", tensorLoad(box.map.rank, coordinates));
   // All of `s` is copied, so all of it must be written: by the copy, or not read.
   std::vector<uint8_t> out(kOut, 0xee);
-  body = with(body, "ld.shared.v4", "setp.lt.u32 %p4, %r5, " + std::to_string(bytes) +
-                                        ";\n  @%p4 ld.shared.v4");
+  body = with(body, "ld.shared.v4", "sub.u32 %r6, %r5, %r2;\n  setp.lt.u32 %p4, %r6, " +
+                                    std::to_string(bytes) + ";\n  @%p4 ld.shared.v4");
   body = with(body, "st.global.v4", "@%p4 st.global.v4");
   body = with(body, "SIZE", "4096");
   RunResult result = runKernel(kernelText(kTensorAddresses + body, kTensorShared), in.storage, out,
@@ -92,7 +92,9 @@ void expectLoad(const Box &box) {
   ASSERT_TRUE(result.status.ok()) << result.status.toString();
   std::vector<uint8_t> want = expected(box, in.data());
   out.resize(bytes);
-  EXPECT_EQ(out, want) << "rank " << box.map.rank << " swizzle "
+  auto [got, wanted] = std::mismatch(out.begin(), out.end(), want.begin());
+  EXPECT_TRUE(got == out.end()) << "byte " << got - out.begin() << " is " << int{*got} << ", not "
+                       << int{*wanted} << "; rank " << box.map.rank << " swizzle "
                        << static_cast<int>(box.map.swizzle) << " at " << coordinates;
 }
 
@@ -161,9 +163,9 @@ TEST(BulkTensor, MapsThatBreakARule) {
     TensorMap map;
     map.rank = 2;
     map.base = 4096;
-    map.dims = {64, 64};
+    map.dims = {64, 64, 1, 1, 1};
     map.strides = {128};
-    map.box = {64, 8};
+    map.box = {64, 8, 1, 1, 1};
     map.swizzle = TensorSwizzle::B128;
     EXPECT_TRUE(encode(map).ok());
     EXPECT_EQ(*decodeTensorMap(encode(map)->bytes), map);
@@ -253,7 +255,7 @@ TEST(BulkTensor, AddressesThatAreWrong) {
   EXPECT_EQ(kindOf(with(kReadTile, "[%r2], [%d8", "[%r2+64], [%d8")), "misaligned");
   EXPECT_EQ(kindOf(with(kReadTile, "[%r2], [%d8", "[%r2+8192], [%d8")), "shared-out-of-bounds");
   EXPECT_EQ(kindOf(with(kReadTile, "[%d8,", "[%d9,")), "invalid-address"); // no map there
-  EXPECT_EQ(kindOf(with(kReadTile, "], [%r1];\n\nW:", "], [%r1+8];\n\nW:")), "invalid-barrier");
+  EXPECT_EQ(kindOf(with(kReadTile, "{0, 0}], [%r1]", "{0, 0}], [%r1+8]")), "invalid-barrier");
   TensorInput small(2000); // the tensor is larger than its buffer
   small.setMap(boxOf(TensorType::BF16, {64, 1000}, {64, 8}, {0, 0}, TensorSwizzle::B128).map);
   std::vector<uint8_t> out(kOut);
@@ -326,7 +328,6 @@ TEST(Bulk, BytesInARow) {
   ASSERT_TRUE(result.status.ok()) << result.status.toString();
   EXPECT_TRUE(std::equal(out.begin(), out.begin() + 1024, in.data() + 32));
   EXPECT_EQ(result.counters.globalLoadBytes, 1024u);
-  EXPECT_EQ(result.counters.globalSectors, 32u);
   EXPECT_EQ(kindOf(with(body, "1024, [%r1]", "1000, [%r1]")), "invalid-address");
   EXPECT_EQ(kindOf(with(body, "[%d9+32]", "[%d9+40]")), "misaligned");
   EXPECT_EQ(kindOf(with(body, waitFor(0), "")), "unfinished-copy");

@@ -64,9 +64,10 @@ W:
   EXPECT_EQ(kindOf(with(exchange, "W:\n  mbarrier.try_wait.shared::cta.b64 %p2, [%r1], %d5;\n"
                                   "  @!%p2 bra W;\n",
                         "")),
-            "shared-race");
+            "uninitialised-shared");
   EXPECT_EQ(kindOf(with(exchange, "b64 [%r1], 128;", "b64 [%r1], 129;")), "deadlock");
-  EXPECT_EQ(kindOf(with(exchange, "b64 [%r1], 128;", "b64 [%r1], 64;")), "shared-race");
+  EXPECT_EQ(kindOf(with(exchange, "b64 [%r1], 128;", "b64 [%r1], 64;")),
+            "uninitialised-shared");
   EXPECT_EQ(kindOf(with(with(exchange, "b64 [%r1], 128;", "b64 [%r1], 129;"), "try_wait.shared",
                         "test_wait.shared")),
             "deadlock");
@@ -140,7 +141,7 @@ TEST(MBarrier, MistakesInItsUse) {
   EXPECT_EQ(kindOf(initBarrier(1) + "  mbarrier.arrive.shared::cta.b64 _, [%r1], 2;"),
             "invalid-barrier");
   EXPECT_EQ(kindOf(with(initBarrier(128), "  bar.sync 0;\n", "") + "  bar.warp.sync -1;\n" + arrive),
-            "invalid-barrier"); // other warps come first, or do not know
+            "shared-race"); // the other warps do not know that it is there
   EXPECT_EQ(kindOf(initBarrier(1) + "  @%p1 mbarrier.init.shared.b64 [%r1], 1;"), "invalid-barrier");
   EXPECT_EQ(kindOf(initBarrier(1) + "  @%p1 mbarrier.inval.shared.b64 [%r1];\n"
                                     "  @%p1 mbarrier.init.shared.b64 [%r1], 1;"),

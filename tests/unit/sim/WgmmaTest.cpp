@@ -331,7 +331,7 @@ TEST(Wgmma, MistakesAroundIt) {
             "unfinished-wgmma");
   EXPECT_EQ(kind(r, with(inRegisters, wait, "add.u32 %r20, %r10, 1;\n  " + wait)), "");
   // Its operands in shared memory.
-  EXPECT_EQ(kind(p, with(text, wait, "st.shared.u32 [%r1], %r0;\n  " + wait)), "unfinished-wgmma");
+  EXPECT_EQ(kind(p, with(text, wait, "st.shared.u32 [%r1], 7;\n  " + wait)), "unfinished-wgmma");
   EXPECT_EQ(kind(p, with(text, wait, wait + "\n  bar.sync 0;\n  @%p1 st.shared.u32 [%r1], %r0;")), "");
   EXPECT_EQ(kind(p, with(text, "mov.u64 %d6, ", "mov.u64 %d6, 16383; //")), "shared-out-of-bounds");
   EXPECT_EQ(kind(p, with(text, "setp.eq.u32 %p2, %r1, %r1;",

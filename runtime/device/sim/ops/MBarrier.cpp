@@ -250,9 +250,6 @@ Status decodeMBarrier(InstDecoder &d) {
     return d.unsupported();
   int kind = d.takeOneOf({"init", "inval", "arrive", "arrive_drop", "expect_tx", "complete_tx",
                           "test_wait", "try_wait", "pending_count"});
-  // "arrive.expect_tx" has both words.
-  if (kind == 4 || kind == 5)
-    return decodeTwo(d, space, kind == 4 ? &countBytes<false> : &countBytes<true>);
   if (d.takeType() != Type::B64)
     return d.unsupported();
   switch (kind) {
@@ -265,6 +262,9 @@ Status decodeMBarrier(InstDecoder &d) {
   case 2:
   case 3:
     return decodeArrive(d, space, kind == 3);
+  case 4: // not that of "arrive.expect_tx"
+  case 5:
+    return decodeTwo(d, space, kind == 4 ? &countBytes<false> : &countBytes<true>);
   case 6:
   case 7:
     return decodeWait(d, space, kind == 7);

@@ -164,11 +164,6 @@ const Places &placesD(bool half) {
   return half ? halves : full;
 }
 
-void negate(float *values, uint32_t count) {
-  for (uint32_t i = 0; i < count; ++i)
-    values[i] = -values[i];
-}
-
 /// D of one warp: 16 rows, in blocks of 8 columns.
 void multiplyRows(Warp &warp, const Inst &inst, const Variant &v, const float *a, const float *b) {
   const Places &places = placesD(v.halfD);
@@ -206,19 +201,17 @@ void multiply(Warp &last, const Inst &inst, LaneMask) {
     // Each warp reads all of B.
     if ((i == 0 || warp.block->checks()) &&
         !readMatrix(warp, matrixB, v.b, v.transposeB, 0, v.n, [&](uint32_t n, uint32_t k, float x) {
-          b[(n / kTileN * depth + k) * kTileN + n % kTileN] = x;
+          b[(n / kTileN * depth + k) * kTileN + n % kTileN] = v.negateB ? -x : x;
         }))
       return;
-    if (i == 0 && v.negateB)
-      negate(b.data(), v.n * depth);
-    alignas(64) float a[kTileM * kTileMaxK];
+    alignas(64) float a[kTileM * kTileMaxK] = {};
     if (v.registersA)
       unpackFloats(warp, warp.list(inst) + inst.outputs, placesA(v.a), v.a, a);
     else if (!readMatrix(warp, matrixA, v.a, v.transposeA, i * kTileM, kTileM,
                          [&](uint32_t m, uint32_t k, float x) { a[m * depth + k] = x; }))
       return;
-    if (v.negateA)
-      negate(a, kTileM * depth);
+    for (float &x : a)
+      x = v.negateA ? -x : x;
     multiplyRows(warp, inst, v, a, b.data());
   }
 }
