@@ -244,7 +244,7 @@ TEST(Hopper, MutantsAreFound) {
       {"release-k", "", {K::Deadlock}},
       {"release-v", "", {K::Deadlock}},
       {"count-k", "initBarrier(&bars.kEmpty[s], 1);",
-       {K::UnfinishedProduct, K::SharedRace, K::InvalidBarrier, K::Deadlock}},
+       {K::UnfinishedProduct, K::UnprovenRelease, K::InvalidBarrier, K::Deadlock}},
       {"wait-s", "asm volatile(\"wgmma.wait_group.sync.aligned 1;\" ::: \"memory\");",
        {K::UnfinishedProduct}},
       {"wait-k", "wait(&bars.kFull[stage], parity ^ 1);", {K::UnfinishedCopy, K::Deadlock}},

@@ -33,6 +33,8 @@ bool SharedChecks::reportReader(const Toucher &by, uint32_t reader, const Read &
     uint32_t first = warp - warp % warps % 4;
     for (uint32_t mate = first; mate < first + 4; ++mate)
       if (clocks->before(clocks->productsOf(mate), 0, read.time, by.warp.agent, 0)) {
+        if (by.warp.warned(FaultKind::UnprovenRelease))
+          return true;
         by.warp.warn(FaultKind::UnprovenRelease, by.laneForFault(), address,
                      fmt::format("{} of {} bytes of shared memory that the wgmma of {} at line {} "
                                  "reads: what frees them follows the wait of {} only, and the "

@@ -28,6 +28,8 @@ void Warp::fault(FaultKind kind, std::optional<uint32_t> lane, std::optional<uin
   block->setFault(describe(kind, lane, address, std::move(detail), std::move(buffer)));
 }
 
+bool Warp::warned(FaultKind kind) const { return block->hasWarning(pc, kind); }
+
 void Warp::warn(FaultKind kind, std::optional<uint32_t> lane, std::optional<uint64_t> address,
                 std::string detail) {
   if (block->launch().unprovenFaults)
@@ -291,11 +293,10 @@ Block *Block::resolve(Warp &warp, uint32_t lane, uint64_t &address) {
   return &owner.block(static_cast<uint32_t>(rank) - 1);
 }
 
-void Block::addWarning(uint32_t pc, Fault warning) {
-  for (const auto &[known, fault] : warnings)
-    if (known == pc && fault.kind == warning.kind)
-      return;
-  warnings.emplace_back(pc, std::move(warning));
+bool Block::hasWarning(uint32_t pc, FaultKind kind) const {
+  return std::any_of(warnings.begin(), warnings.end(), [&](const auto &warning) {
+    return warning.first == pc && warning.second.kind == kind;
+  });
 }
 
 void Block::finish() {

@@ -116,8 +116,8 @@ public:
   void setFault(Fault fault) { found = std::make_unique<Fault>(std::move(fault)); }
   /// Those of all blocks since the last call.
   std::vector<std::pair<uint32_t, Fault>> takeWarnings() { return std::exchange(warnings, {}); }
-  /// Keeps the first one of each instruction.
-  void addWarning(uint32_t pc, Fault warning);
+  void addWarning(uint32_t pc, Fault warning) { warnings.emplace_back(pc, std::move(warning)); }
+  bool hasWarning(uint32_t pc, FaultKind kind) const;
   bool faulted() const { return found != nullptr; }
 
 private:

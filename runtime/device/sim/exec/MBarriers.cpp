@@ -75,7 +75,7 @@ MBarrier *MBarriers::find(Warp &warp, uint32_t lane, uint32_t address) {
 MBarrier *MBarriers::findForCopy(Warp &warp, uint32_t lane, uint32_t address) {
   MBarrier *barrier = find(warp, lane, address);
   Clocks *clocks = block.clocks();
-  if (!barrier || !clocks || barrier->announced ||
+  if (!barrier || !clocks || barrier->announced || warp.warned(FaultKind::UnprovenInit) ||
       clocks->fencedBefore(barrier->warp, 1u << barrier->lane, barrier->time, warp.agent))
     return barrier;
   // NVIDIA's guide asks for one; Triton's kernels have none, and run.

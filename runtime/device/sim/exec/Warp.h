@@ -150,6 +150,8 @@ struct Warp {
   void fault(FaultKind kind, std::optional<uint32_t> lane, std::optional<uint64_t> address,
              std::string detail, std::string buffer = {});
   /// A warning: see isUnproven. Stops the block if such count as faults.
+  /// This instruction has said so already.
+  bool warned(FaultKind kind) const;
   void warn(FaultKind kind, std::optional<uint32_t> lane, std::optional<uint64_t> address,
             std::string detail);
 

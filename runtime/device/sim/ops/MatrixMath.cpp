@@ -46,22 +46,32 @@ void unpackAs(const Warp &warp, const uint32_t *rows, const Places &places, floa
   }
 }
 
+template <typename T, float (*Convert)(uint32_t)>
+uint32_t convertChunk(const std::byte *from, float *to) {
+  constexpr uint32_t kCount = kChunkBytes / sizeof(T);
+  T bits[kCount];
+  std::memcpy(bits, from, sizeof(bits));
+  for (uint32_t i = 0; i < kCount; ++i)
+    to[i] = Convert(bits[i]);
+  return kCount;
+}
+
 } // namespace
 
-ToFloat toFloatOf(Type type) {
+uint32_t chunkToFloats(const std::byte *from, Type type, float *to) {
   switch (type) {
   case Type::F16:
-    return &halfToFloat;
+    return convertChunk<uint16_t, &halfToFloat>(from, to);
   case Type::BF16:
-    return &bfloatToFloat;
+    return convertChunk<uint16_t, &bfloatToFloat>(from, to);
   case Type::TF32:
-    return &tf32ToFloat;
+    return convertChunk<uint32_t, &tf32ToFloat>(from, to);
   case Type::E4M3:
-    return &smallToFloat<kE4M3>;
+    return convertChunk<uint8_t, &smallToFloat<kE4M3>>(from, to);
   case Type::E5M2:
-    return &smallToFloat<kE5M2>;
+    return convertChunk<uint8_t, &smallToFloat<kE5M2>>(from, to);
   default:
-    return &singleToFloat;
+    return 0;
   }
 }
 

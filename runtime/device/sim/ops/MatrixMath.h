@@ -26,10 +26,9 @@ struct Places {
   }
 };
 
-/// One element of f16, bf16, tf32, e4m3, e5m2 (or f32) as a float; upper bits of the cell
-/// do not matter.
-using ToFloat = float (*)(uint32_t bits);
-ToFloat toFloatOf(ptx::Type type);
+/// The elements of f16, bf16, tf32, e4m3 or e5m2 in 16 bytes as floats; how many.
+inline constexpr uint32_t kChunkBytes = 16;
+uint32_t chunkToFloats(const std::byte *from, ptx::Type type, float *to);
 
 /// The matrix that a fragment in registers of those rows holds.
 void unpackFloats(const Warp &warp, const uint32_t *rows, const Places &places, ptx::Type type,

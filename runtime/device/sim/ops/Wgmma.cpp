@@ -110,29 +110,37 @@ const std::byte *readChunk(Warp &warp, uint32_t address) {
   return block.shared() + address;
 }
 
-/// Elements [first, first + rows) of a matrix by all of k: put(row, k, value).
+/// Calls body(line, chunk, bytes) for the 16-byte chunks of rows [first, first + rows) of
+/// a matrix: lines are rows, or k if it is transposed. False after a fault.
 template <typename F>
-bool readMatrix(Warp &warp, const SharedMatrix &matrix, Type type, bool transposed, uint32_t first,
-                uint32_t rows, F &&put) {
-  uint32_t bytes = bytesOf(type), per = kChunk / bytes, depth = depthOf(type);
-  ToFloat convert = toFloatOf(type);
+bool forEachChunk(Warp &warp, const SharedMatrix &matrix, Type type, bool transposed,
+                  uint32_t first, uint32_t rows, F &&body) {
+  uint32_t per = kChunk / bytesOf(type), depth = depthOf(type);
   uint32_t lines = transposed ? depth : rows, chunks = (transposed ? rows : depth) / per;
   for (uint32_t line = 0; line < lines; ++line) {
     for (uint32_t chunk = 0; chunk < chunks; ++chunk) {
-      uint32_t address = transposed ? matrix.at(line, first / per + chunk)
-                                    : matrix.at(first + line, chunk);
-      const std::byte *from = readChunk(warp, address);
+      const std::byte *from = readChunk(warp, transposed ? matrix.at(line, first / per + chunk)
+                                                         : matrix.at(first + line, chunk));
       if (!from)
         return false;
-      for (uint32_t i = 0; i < per; ++i) {
-        uint32_t bits = 0;
-        std::memcpy(&bits, from + i * bytes, bytes);
-        float value = convert(bits);
-        transposed ? put(chunk * per + i, line, value) : put(line, chunk * per + i, value);
-      }
+      body(line, chunk, from);
     }
   }
   return true;
+}
+
+/// The elements of those rows: put(row, k, value).
+template <typename F>
+bool readMatrix(Warp &warp, const SharedMatrix &matrix, Type type, bool transposed, uint32_t first,
+                uint32_t rows, F &&put) {
+  return forEachChunk(warp, matrix, type, transposed, first, rows,
+                      [&](uint32_t line, uint32_t chunk, const std::byte *from) {
+                        float values[kChunk];
+                        uint32_t per = chunkToFloats(from, type, values);
+                        for (uint32_t i = 0; i < per; ++i)
+                          transposed ? put(chunk * per + i, line, values[i])
+                                     : put(line, chunk * per + i, values[i]);
+                      });
 }
 
 /// The value of a descriptor, which must be the same for all threads of the warpgroup.
@@ -195,14 +203,18 @@ void multiply(Warp &last, const Inst &inst, LaneMask) {
     return;
   SharedMatrix matrixA(descriptorA, v.transposeA), matrixB(descriptorB, v.transposeB);
   alignas(64) std::array<float, 256 * kTileMaxK> b; // [n / 8][k][n % 8]
+  auto putB = [&](uint32_t n, uint32_t k, float x) {
+    b[(n / kTileN * depth + k) * kTileN + n % kTileN] = v.negateB ? -x : x;
+  };
   for (uint32_t i = 0; i < kWarps; ++i) {
     Warp &warp = last.block->warp(first + i);
     warp.pc = last.pc;
-    // Each warp reads all of B.
-    if ((i == 0 || warp.block->checks()) &&
-        !readMatrix(warp, matrixB, v.b, v.transposeB, 0, v.n, [&](uint32_t n, uint32_t k, float x) {
-          b[(n / kTileN * depth + k) * kTileN + n % kTileN] = v.negateB ? -x : x;
-        }))
+    // Each warp reads all of B, which is the same for all.
+    bool known = i == 0 ? readMatrix(warp, matrixB, v.b, v.transposeB, 0, v.n, putB)
+                        : !warp.block->checks() ||
+                              forEachChunk(warp, matrixB, v.b, v.transposeB, 0, v.n,
+                                           [](uint32_t, uint32_t, const std::byte *) {});
+    if (!known)
       return;
     alignas(64) float a[kTileM * kTileMaxK] = {};
     if (v.registersA)
