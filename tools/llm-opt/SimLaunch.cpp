@@ -162,9 +162,10 @@ private:
         return {};
       }
     }
-    return invalidArgument("{} is neither an array (npy, or type, shape and fill), nor a tensor "
-                           "map, nor a number ({{\"i32\": 5}}), nor bytes ({{\"bytes\": \"00ff\"}})",
-                           param.dump());
+    return invalidArgument(
+        "{} is neither an array (npy, or type, shape and fill), nor a tensor "
+        "map, nor a number ({{\"i32\": 5}}), nor bytes ({{\"bytes\": \"00ff\"}})",
+        param.dump());
   }
 
   static Status readBytes(const json &value, std::vector<uint8_t> &bytes) {
@@ -201,8 +202,7 @@ private:
   /// An array, of which the kernel gets a tensor map in place of the address.
   Status readMap(const json &param, size_t index, SimLaunch &result, std::vector<uint8_t> &bytes) {
     LLMOPT_RETURN_IF_ERROR(readArray(param, index, result, bytes));
-    runtime::StatusOr<sim::EncodedTensorMap> map =
-        readTensorMap(param, result.arrays.back().array);
+    runtime::StatusOr<sim::EncodedTensorMap> map = readTensorMap(param, result.arrays.back().array);
     if (!map)
       return map.status();
     bytes.resize(sim::kTensorMapBytes);

@@ -59,8 +59,8 @@ runtime::StatusOr<sim::EncodedTensorMap> readTensorMap(const json &entry,
                                                        const runtime::NpyArray &array) {
   for (const auto &[key, value] : entry.items())
     if (constexpr std::string_view kKnown[] = {"npy", "name", "type", "shape", "fill", "output",
-                                               "write", "dims", "strides", "box",
-                                               "element_strides", "swizzle", "outside"};
+                                               "write", "dims", "strides", "box", "element_strides",
+                                               "swizzle", "outside"};
         std::find(std::begin(kKnown), std::end(kKnown), key) == std::end(kKnown))
       return invalidArgument("'tensormap' has an entry '{}', which is not known", key);
   sim::TensorMap map;

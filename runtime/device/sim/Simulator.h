@@ -129,7 +129,6 @@ struct Options {
 /// isUnproven, each instruction's once.
 runtime::StatusOr<Counters> run(const Module &module, GlobalMemory &memory, const Launch &launch,
                                 const Options &options = {}, Fault *fault = nullptr,
-                                Profile *profile = nullptr,
-                                std::vector<Fault> *warnings = nullptr);
+                                Profile *profile = nullptr, std::vector<Fault> *warnings = nullptr);
 
 } // namespace llmopt::sim

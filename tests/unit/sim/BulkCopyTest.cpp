@@ -57,9 +57,7 @@ std::vector<uint8_t> expected(const Box &box, const uint8_t *data) {
     }
     for (uint32_t b = 0; b < bytes; ++b) {
       uint8_t nan = b + 1 == bytes ? 0x7f : 0xff;
-      dense.push_back(inside                       ? data[offset + b]
-                      : m.fill == TensorFill::Zero ? uint8_t{0}
-                                                   : nan);
+      dense.push_back(inside ? data[offset + b] : m.fill == TensorFill::Zero ? uint8_t{0} : nan);
     }
   }
   std::vector<uint8_t> result(dense.size());
@@ -83,19 +81,20 @@ void expectLoad(const Box &box) {
   body = with(body, "LOAD", tensorLoad(box.map.rank, coordinates));
   // All of `s` is copied, so all of it must be written: by the copy, or not read.
   std::vector<uint8_t> out(kOut, 0xee);
-  body = with(body, "ld.shared.v4", "sub.u32 %r6, %r5, %r2;\n  setp.lt.u32 %p4, %r6, " +
-                                    std::to_string(bytes) + ";\n  @%p4 ld.shared.v4");
+  body = with(body, "ld.shared.v4",
+              "sub.u32 %r6, %r5, %r2;\n  setp.lt.u32 %p4, %r6, " + std::to_string(bytes) +
+                  ";\n  @%p4 ld.shared.v4");
   body = with(body, "st.global.v4", "@%p4 st.global.v4");
   body = with(body, "SIZE", "4096");
-  RunResult result = runKernel(kernelText(kTensorAddresses + body, kTensorShared), in.storage, out,
-                               {128, 1, 1});
+  RunResult result =
+      runKernel(kernelText(kTensorAddresses + body, kTensorShared), in.storage, out, {128, 1, 1});
   ASSERT_TRUE(result.status.ok()) << result.status.toString();
   std::vector<uint8_t> want = expected(box, in.data());
   out.resize(bytes);
   auto [got, wanted] = std::mismatch(out.begin(), out.end(), want.begin());
   EXPECT_TRUE(got == out.end()) << "byte " << got - out.begin() << " is " << int{*got} << ", not "
-                       << int{*wanted} << "; rank " << box.map.rank << " swizzle "
-                       << static_cast<int>(box.map.swizzle) << " at " << coordinates;
+                                << int{*wanted} << "; rank " << box.map.rank << " swizzle "
+                                << static_cast<int>(box.map.swizzle) << " at " << coordinates;
 }
 
 Box boxOf(TensorType type, std::vector<uint64_t> dims, std::vector<uint32_t> box,
@@ -119,8 +118,10 @@ Box boxOf(TensorType type, std::vector<uint64_t> dims, std::vector<uint32_t> box
 } // namespace
 
 TEST(BulkTensor, SwizzlesOfTwoDimensions) {
-  for (auto [swizzle, columns] : {std::pair{TensorSwizzle::None, 64u}, {TensorSwizzle::B32, 16u},
-                                  {TensorSwizzle::B64, 32u}, {TensorSwizzle::B128, 64u}}) {
+  for (auto [swizzle, columns] : {std::pair{TensorSwizzle::None, 64u},
+                                  {TensorSwizzle::B32, 16u},
+                                  {TensorSwizzle::B64, 32u},
+                                  {TensorSwizzle::B128, 64u}}) {
     expectLoad(boxOf(TensorType::BF16, {64, 40}, {columns, 32}, {0, 0}, swizzle));
     expectLoad(boxOf(TensorType::BF16, {64, 40}, {columns, 16}, {0, 7}, swizzle));
   }
@@ -172,8 +173,7 @@ TEST(BulkTensor, MapsThatBreakARule) {
     change(map);
     auto result = encode(map);
     ASSERT_FALSE(result.ok());
-    EXPECT_NE(result.status().message().find(what), std::string::npos)
-        << result.status().message();
+    EXPECT_NE(result.status().message().find(what), std::string::npos) << result.status().message();
   };
   refused([](TensorMap &m) { m.rank = 6; }, "rank 6");
   refused([](TensorMap &m) { m.base = 8; }, "multiple of 16");
@@ -206,11 +206,11 @@ std::string kindOf(const std::string &body, Options options = {1, 1 << 20}) {
   return result.status.ok() ? "" : std::string(toString(result.fault.kind));
 }
 
-const std::string kTile = with(with(with(kLoad, "BYTES", "1024"), "SIZE", "1"), "LOAD",
-                               tensorLoad(2, "0, 0"));
+const std::string kTile =
+    with(with(with(kLoad, "BYTES", "1024"), "SIZE", "1"), "LOAD", tensorLoad(2, "0, 0"));
 /// Threads 0 to 63 read the tile.
-const std::string kReadTile =
-    with(kTile, "  mov.u32 %r3, 0;", "  setp.ge.u32 %p5, %r0, 64;\n  @%p5 exit;\n  mov.u32 %r3, 0;");
+const std::string kReadTile = with(kTile, "  mov.u32 %r3, 0;",
+                                   "  setp.ge.u32 %p5, %r0, 64;\n  @%p5 exit;\n  mov.u32 %r3, 0;");
 
 } // namespace
 
@@ -219,8 +219,9 @@ TEST(BulkTensor, WaitsThatAreMissing) {
   EXPECT_EQ(kindOf(with(kReadTile, "@!%p2 bra W;", "")), "");
   EXPECT_EQ(kindOf(with(kReadTile, waitFor(0), "")), "unfinished-copy");
   // One warp waits, and does not tell the others.
-  std::string alone = with(kReadTile, waitFor(0), "  setp.ge.u32 %p6, %r0, 32;\n  @%p6 bra PAST;\n" +
-                                                      waitFor(0) + "PAST:\n");
+  std::string alone =
+      with(kReadTile, waitFor(0),
+           "  setp.ge.u32 %p6, %r0, 32;\n  @%p6 bra PAST;\n" + waitFor(0) + "PAST:\n");
   EXPECT_EQ(kindOf(alone), "unfinished-copy");
   EXPECT_EQ(kindOf(with(alone, "PAST:\n", "PAST:\n  bar.sync 0;\n")), "");
   EXPECT_EQ(kindOf(with(kReadTile, "1024;", "1040;")), "transaction-count");
@@ -238,15 +239,15 @@ TEST(BulkTensor, TargetsThatAreInUse) {
   fence.proxy.async;
   ORDER
   @%p1 mbarrier.arrive.expect_tx)";
-  std::string body =
-      with(kReadTile, "  @%p1 mbarrier.arrive.expect_tx",
-           "  shl.b32 %r5, %r0, 4;\n  add.u32 %r5, %r5, %r2;" + before);
+  std::string body = with(kReadTile, "  @%p1 mbarrier.arrive.expect_tx",
+                          "  shl.b32 %r5, %r0, 4;\n  add.u32 %r5, %r5, %r2;" + before);
   EXPECT_EQ(kindOf(with(body, "ORDER", "bar.sync 0;")), "");
   EXPECT_EQ(kindOf(with(body, "ORDER", "")), "shared-race");
   std::string unfenced = with(body, "  fence.proxy.async;\n", "");
   EXPECT_EQ(kindOf(with(unfenced, "ORDER", "bar.sync 0;")), "missing-proxy-fence");
   // The fence of the one who copies, after the barrier, is as good.
-  EXPECT_EQ(kindOf(with(unfenced, "ORDER", "bar.sync 0;\n  @%p1 fence.proxy.async.shared::cta;")), "");
+  EXPECT_EQ(kindOf(with(unfenced, "ORDER", "bar.sync 0;\n  @%p1 fence.proxy.async.shared::cta;")),
+            "");
   EXPECT_EQ(kindOf(with(unfenced, "ORDER", "bar.sync 0;\n  @%p1 fence.proxy.async.global;")),
             "missing-proxy-fence");
 }

@@ -94,7 +94,8 @@ TEST(Cluster, DistributedSharedMemory) {
   const std::string generic = with(with(kExchange, "mapa.shared::cluster.u32 %r8, %r6, %r5;",
                                         "cvt.u64.u32 %d5, %r6;\n  cvta.shared.u64 %d5, %d5;\n"
                                         "  mapa.u64 %d6, %d5, %r5;\n  getctarank.u64 %r10, %d6;"),
-                                   "ld.shared::cluster.u32 %r9, [%r8];", "ld.u32 %r9, [%d6];\n"
+                                   "ld.shared::cluster.u32 %r9, [%r8];",
+                                   "ld.u32 %r9, [%d6];\n"
                                    "  sub.u32 %r9, %r9, %r10;");
   Outcome outcome = execute(generic);
   ASSERT_EQ(outcome.kind(), "") << outcome.status.toString();
@@ -104,11 +105,12 @@ TEST(Cluster, DistributedSharedMemory) {
 }
 
 TEST(Cluster, BarriersThatNeverComplete) {
-  Outcome outcome = execute("  setp.eq.u32 %p1, %r4, 0;\n  @%p1 bra DONE;\nL:\n  barrier.cluster.arrive;\n"
-                            "  barrier.cluster.wait;\n  bra L2;\nDONE:\n  mov.u32 %r7, bar;\n"
-                            "  mbarrier.init.shared.b64 [%r7], 1;\nW:\n"
-                            "  mbarrier.try_wait.parity.shared.b64 %p2, [%r7], 0;\n  @!%p2 bra W;\nL2:",
-                            2, 1);
+  Outcome outcome =
+      execute("  setp.eq.u32 %p1, %r4, 0;\n  @%p1 bra DONE;\nL:\n  barrier.cluster.arrive;\n"
+              "  barrier.cluster.wait;\n  bra L2;\nDONE:\n  mov.u32 %r7, bar;\n"
+              "  mbarrier.init.shared.b64 [%r7], 1;\nW:\n"
+              "  mbarrier.try_wait.parity.shared.b64 %p2, [%r7], 0;\n  @!%p2 bra W;\nL2:",
+              2, 1);
   EXPECT_EQ(outcome.kind(), "deadlock");
   EXPECT_NE(outcome.fault.detail.find("barrier of the cluster, 1 threads are missing"),
             std::string::npos)
@@ -203,7 +205,8 @@ WAIT:
     EXPECT_EQ(std::memcmp(&outcome.out[64 * block], in.data() + 128, 256), 0);
   EXPECT_EQ(execute(with(body, "%h1, 3", "%h1, 1"), 2, 64, 0, {2, 1, 1}, &in).kind(),
             "transaction-count");
-  EXPECT_EQ(execute(with(body, "%h1, 3", "%h1, 7"), 2, 64, 0, {2, 1, 1}, &in).kind(), "invalid-lane");
+  EXPECT_EQ(execute(with(body, "%h1, 3", "%h1, 7"), 2, 64, 0, {2, 1, 1}, &in).kind(),
+            "invalid-lane");
 }
 
 TEST(Cluster, LaunchesThatDoNotFit) {

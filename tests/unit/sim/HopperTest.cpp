@@ -61,12 +61,12 @@ public:
     params.add(scale());
     std::vector<std::byte> bytes(params.span().begin(), params.span().end());
     bytes.resize(module.kernels()[0].paramBytes);
-    Launch launch{"attention",
-                  {(static_cast<uint32_t>(shape.queries) + 127) / 128,
-                   static_cast<uint32_t>(shape.heads), 1},
-                  {384, 1, 1},
-                  kShared,
-                  bytes};
+    Launch launch{
+        "attention",
+        {(static_cast<uint32_t>(shape.queries) + 127) / 128, static_cast<uint32_t>(shape.heads), 1},
+        {384, 1, 1},
+        kShared,
+        bytes};
     warnings.clear();
     return run(module, memory, launch, options, fault, nullptr, &warnings);
   }
@@ -103,7 +103,8 @@ private:
   }
 
   double worstOfRow(int h, int i) const {
-    int limit = shape.causal ? std::min(shape.keys, i + shape.keys - shape.queries + 1) : shape.keys;
+    int limit =
+        shape.causal ? std::min(shape.keys, i + shape.keys - shape.queries + 1) : shape.keys;
     const uint16_t *row = &q[(size_t(i) * shape.heads + h) * kDim];
     auto at = [&](int j) {
       return (size_t(j) * (shape.heads / shape.headsPerKv) + h / shape.headsPerKv) * kDim;
@@ -181,8 +182,9 @@ TEST(Hopper, AttentionMatchesTheReference) {
     GTEST_SKIP() << "no NVRTC on this machine";
   auto module = load(*ptx);
   ASSERT_TRUE(module);
-  for (const Shape &shape : {Shape{128, 64, 1, 1, 0}, Shape{128, 256, 2, 2, 0},
-                             Shape{200, 333, 4, 2, 1}, Shape{1, 1, 1, 1, 0}, Shape{130, 65, 1, 1, 1}})
+  for (const Shape &shape :
+       {Shape{128, 64, 1, 1, 0}, Shape{128, 256, 2, 2, 0}, Shape{200, 333, 4, 2, 1},
+        Shape{1, 1, 1, 1, 0}, Shape{130, 65, 1, 1, 1}})
     for (uint64_t seed : {0, 1, 2}) {
       Attention attention(shape);
       auto counters = attention.execute(*module, {2, 1 << 22, seed});
@@ -201,7 +203,8 @@ TEST(Hopper, CountsDoNotDependOnTheOrder) {
   std::vector<uint16_t> rows;
   for (uint64_t seed : {0, 1, 2, 3}) {
     Attention attention({200, 400, 2, 1, 1});
-    auto counters = attention.execute(*module, {static_cast<uint32_t>(1 + seed % 2), 1 << 22, seed});
+    auto counters =
+        attention.execute(*module, {static_cast<uint32_t>(1 + seed % 2), 1 << 22, seed});
     ASSERT_TRUE(counters.ok()) << counters.status().toString();
     if (!first) {
       first = *counters;
@@ -243,12 +246,15 @@ TEST(Hopper, MutantsAreFound) {
       {"expect-k", "arrive(&bars.kFull[s]);", {K::UnfinishedCopy}},
       {"release-k", "", {K::Deadlock}},
       {"release-v", "", {K::Deadlock}},
-      {"count-k", "initBarrier(&bars.kEmpty[s], 1);",
+      {"count-k",
+       "initBarrier(&bars.kEmpty[s], 1);",
        {K::UnfinishedProduct, K::UnprovenRelease, K::InvalidBarrier, K::Deadlock}},
-      {"wait-s", "asm volatile(\"wgmma.wait_group.sync.aligned 1;\" ::: \"memory\");",
+      {"wait-s",
+       "asm volatile(\"wgmma.wait_group.sync.aligned 1;\" ::: \"memory\");",
        {K::UnfinishedProduct}},
       {"wait-k", "wait(&bars.kFull[stage], parity ^ 1);", {K::UnfinishedCopy, K::Deadlock}},
-      {"wait-k", "release(&bars.kEmpty[stage]); wait(&bars.kFull[stage], parity);",
+      {"wait-k",
+       "release(&bars.kEmpty[stage]); wait(&bars.kFull[stage], parity);",
        {K::UnfinishedCopy}},
       {"release-lane", "if (threadIdx.x % 32 == 0 && threadIdx.x / 32 != 7)", {K::Deadlock}},
   };

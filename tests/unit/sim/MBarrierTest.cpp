@@ -19,12 +19,11 @@ Outcome execute(const std::string &body, uint32_t threads = 128, uint64_t seed =
   Outcome outcome;
   std::vector<uint32_t> in(512);
   std::iota(in.begin(), in.end(), 100);
-  outcome.result =
-      runKernel(kernelText("  mul.wide.u32 %d2, %r0, 4;\n  add.u64 %d3, %d0, %d2;\n"
-                           "  add.u64 %d4, %d1, %d2;\n" +
-                               body,
-                           kTensorShared),
-                in, outcome.out, {threads, 1, 1}, {1, 1, 1}, 0, {1, 1 << 20, seed});
+  outcome.result = runKernel(kernelText("  mul.wide.u32 %d2, %r0, 4;\n  add.u64 %d3, %d0, %d2;\n"
+                                        "  add.u64 %d4, %d1, %d2;\n" +
+                                            body,
+                                        kTensorShared),
+                             in, outcome.out, {threads, 1, 1}, {1, 1, 1}, 0, {1, 1 << 20, seed});
   return outcome;
 }
 
@@ -59,15 +58,16 @@ W:
   }
   EXPECT_EQ(kindOf(with(exchange, "try_wait.shared", "test_wait.shared")), "");
   EXPECT_EQ(kindOf(with(exchange, "try_wait.shared", "try_wait.acquire.cta.shared")), "");
-  EXPECT_EQ(kindOf(with(exchange, "try_wait.shared", "try_wait.relaxed.cta.shared")), "shared-race");
+  EXPECT_EQ(kindOf(with(exchange, "try_wait.shared", "try_wait.relaxed.cta.shared")),
+            "shared-race");
   EXPECT_EQ(kindOf(with(exchange, "  @!%p2 bra W;\n", "")), ""); // it waits all the same here
-  EXPECT_EQ(kindOf(with(exchange, "W:\n  mbarrier.try_wait.shared::cta.b64 %p2, [%r1], %d5;\n"
-                                  "  @!%p2 bra W;\n",
+  EXPECT_EQ(kindOf(with(exchange,
+                        "W:\n  mbarrier.try_wait.shared::cta.b64 %p2, [%r1], %d5;\n"
+                        "  @!%p2 bra W;\n",
                         "")),
             "uninitialised-shared");
   EXPECT_EQ(kindOf(with(exchange, "b64 [%r1], 128;", "b64 [%r1], 129;")), "deadlock");
-  EXPECT_EQ(kindOf(with(exchange, "b64 [%r1], 128;", "b64 [%r1], 64;")),
-            "uninitialised-shared");
+  EXPECT_EQ(kindOf(with(exchange, "b64 [%r1], 128;", "b64 [%r1], 64;")), "uninitialised-shared");
   EXPECT_EQ(kindOf(with(with(exchange, "b64 [%r1], 128;", "b64 [%r1], 129;"), "try_wait.shared",
                         "test_wait.shared")),
             "deadlock");
@@ -140,9 +140,11 @@ TEST(MBarrier, MistakesInItsUse) {
   EXPECT_EQ(kindOf(initBarrier(64) + arrive), "");
   EXPECT_EQ(kindOf(initBarrier(1) + "  mbarrier.arrive.shared::cta.b64 _, [%r1], 2;"),
             "invalid-barrier");
-  EXPECT_EQ(kindOf(with(initBarrier(128), "  bar.sync 0;\n", "") + "  bar.warp.sync -1;\n" + arrive),
-            "shared-race"); // the other warps do not know that it is there
-  EXPECT_EQ(kindOf(initBarrier(1) + "  @%p1 mbarrier.init.shared.b64 [%r1], 1;"), "invalid-barrier");
+  EXPECT_EQ(
+      kindOf(with(initBarrier(128), "  bar.sync 0;\n", "") + "  bar.warp.sync -1;\n" + arrive),
+      "shared-race"); // the other warps do not know that it is there
+  EXPECT_EQ(kindOf(initBarrier(1) + "  @%p1 mbarrier.init.shared.b64 [%r1], 1;"),
+            "invalid-barrier");
   EXPECT_EQ(kindOf(initBarrier(1) + "  @%p1 mbarrier.inval.shared.b64 [%r1];\n"
                                     "  @%p1 mbarrier.init.shared.b64 [%r1], 1;"),
             "");
@@ -150,9 +152,9 @@ TEST(MBarrier, MistakesInItsUse) {
             "invalid-barrier");
   EXPECT_EQ(kindOf(initBarrier(1) + "  @%p1 mbarrier.arrive.shared::cta.b64 _, [%r1+4];"),
             "misaligned");
-  EXPECT_EQ(kindOf(initBarrier(1) +
-                   "  @%p1 mbarrier.arrive.noComplete.shared::cta.b64 %d5, [%r1], 1;"),
-            "invalid-barrier");
+  EXPECT_EQ(
+      kindOf(initBarrier(1) + "  @%p1 mbarrier.arrive.noComplete.shared::cta.b64 %d5, [%r1], 1;"),
+      "invalid-barrier");
 }
 
 TEST(MBarrier, ArrivesWhenCopiesAreThere) {
@@ -173,15 +175,16 @@ TEST(MBarrier, ArrivesWhenCopiesAreThere) {
   // Without .noinc it makes its own arrival, and the phase waits for others.
   std::string both = with(copy, ".noinc", "");
   EXPECT_EQ(kindOf(both), "deadlock");
-  EXPECT_EQ(kindOf(with(both, waitFor(0), "  mbarrier.arrive.shared::cta.b64 _, [%r1];\n" +
-                                              waitFor(0))),
-            "");
+  EXPECT_EQ(
+      kindOf(with(both, waitFor(0), "  mbarrier.arrive.shared::cta.b64 _, [%r1];\n" + waitFor(0))),
+      "");
   // A copy after the arrival is not part of it.
-  EXPECT_EQ(kindOf(with(copy, "W:\n", "  cp.async.ca.shared.global [%r3+2048], [%d3], 4;\nW:\n")), "");
-  EXPECT_EQ(kindOf(with(with(copy, "W:\n",
-                             "  cp.async.ca.shared.global [%r3+2048], [%d3], 4;\nW:\n"),
-                        "[%r4];", "[%r4+2048];")),
-            "unfinished-copy");
+  EXPECT_EQ(kindOf(with(copy, "W:\n", "  cp.async.ca.shared.global [%r3+2048], [%d3], 4;\nW:\n")),
+            "");
+  EXPECT_EQ(
+      kindOf(with(with(copy, "W:\n", "  cp.async.ca.shared.global [%r3+2048], [%d3], 4;\nW:\n"),
+                  "[%r4];", "[%r4+2048];")),
+      "unfinished-copy");
 }
 
 TEST(Elect, TheLowestLane) {

@@ -81,8 +81,8 @@ constexpr uint32_t kImage = 40960; ///< bytes of shared memory
 
 /// Text that copies the image to shared memory, multiplies, and stores D; thread t has
 /// its registers of A at in + kImage + 16 t, of D at out + 512 t.
-std::string textOf(const Product &p, const std::string &before = "", const std::string &wait =
-                                                                          "wgmma.wait_group.sync.aligned 0;") {
+std::string textOf(const Product &p, const std::string &before = "",
+                   const std::string &wait = "wgmma.wait_group.sync.aligned 0;") {
   uint32_t registers = p.n / (p.halfD ? 4 : 2);
   std::string type = p.halfD ? "b32" : "f32", sums, initial, stores;
   for (uint32_t i = 0; i < registers; ++i) {
@@ -97,8 +97,7 @@ std::string textOf(const Product &p, const std::string &before = "", const std::
   if (p.bytes == 2)
     flags += p.registersA ? fmt::format(", {:d}", p.b.transposed)
                           : fmt::format(", {:d}, {:d}", p.a.transposed, p.b.transposed);
-  return kernelText(
-      fmt::format(R"(
+  return kernelText(fmt::format(R"(
   .reg .{} %acc<{}>;
   mov.u32 %r1, s;
   shl.b32 %r2, %r0, 4;
@@ -128,9 +127,10 @@ COPY:
   wgmma.commit_group.sync.aligned;
   {}
 {})",
-                  type, registers, kImage, p.a.descriptor(), p.b.descriptor(), p.add ? "eq" : "ne",
-                  initial, before, p.n, 32 / p.bytes, p.types, sums, a, flags, wait, stores),
-      fmt::format(".shared .align 1024 .b8 s[{}];", kImage), "sm_90a");
+                                type, registers, kImage, p.a.descriptor(), p.b.descriptor(),
+                                p.add ? "eq" : "ne", initial, before, p.n, 32 / p.bytes, p.types,
+                                sums, a, flags, wait, stores),
+                    fmt::format(".shared .align 1024 .b8 s[{}];", kImage), "sm_90a");
 }
 
 struct Data {
@@ -270,7 +270,8 @@ TEST(Wgmma, Types) {
     uint32_t (*a)(float), (*b)(float);
     bool half;
   };
-  for (const Row &row : {Row{"f32.f16.f16", 2, &f16, &f16, false}, {"f16.f16.f16", 2, &f16, &f16, true},
+  for (const Row &row : {Row{"f32.f16.f16", 2, &f16, &f16, false},
+                         {"f16.f16.f16", 2, &f16, &f16, true},
                          {"f32.tf32.tf32", 4, &tf32, &tf32, false},
                          {"f32.e4m3.e4m3", 1, &e4m3, &e4m3, false},
                          {"f32.e4m3.e5m2", 1, &e4m3, &e5m2, false},
@@ -332,16 +333,18 @@ TEST(Wgmma, MistakesAroundIt) {
   EXPECT_EQ(kind(r, with(inRegisters, wait, "add.u32 %r20, %r10, 1;\n  " + wait)), "");
   // Its operands in shared memory.
   EXPECT_EQ(kind(p, with(text, wait, "st.shared.u32 [%r1], 7;\n  " + wait)), "unfinished-wgmma");
-  EXPECT_EQ(kind(p, with(text, wait, wait + "\n  bar.sync 0;\n  @%p1 st.shared.u32 [%r1], %r0;")), "");
+  EXPECT_EQ(kind(p, with(text, wait, wait + "\n  bar.sync 0;\n  @%p1 st.shared.u32 [%r1], %r0;")),
+            "");
   EXPECT_EQ(kind(p, with(text, "mov.u64 %d6, ", "mov.u64 %d6, 16383; //")), "shared-out-of-bounds");
   EXPECT_EQ(kind(p, with(text, "setp.eq.u32 %p2, %r1, %r1;",
                          "setp.eq.u32 %p2, %r1, %r1;\n  cvt.u64.u32 %d7, %r0;\n"
                          "  add.u64 %d6, %d6, %d7;")),
             "invalid-address");
   // A warp that never comes.
-  EXPECT_EQ(kind(p, with(text, "  wgmma.fence.sync.aligned;\n",
-                         "  setp.ge.u32 %p3, %r0, 96;\n  @%p3 exit;\n  wgmma.fence.sync.aligned;\n")),
-            "deadlock");
+  EXPECT_EQ(
+      kind(p, with(text, "  wgmma.fence.sync.aligned;\n",
+                   "  setp.ge.u32 %p3, %r0, 96;\n  @%p3 exit;\n  wgmma.fence.sync.aligned;\n")),
+      "deadlock");
 }
 
 TEST(Wgmma, FreedByOneWarpForAll) {
@@ -362,8 +365,9 @@ TEST(Wgmma, FreedByOneWarpForAll) {
     Fault fault;
     Options options{1, 1 << 20};
     options.unprovenFaults = strict;
-    auto counters = llmopt::sim::run(*module, memory, {"k", {1, 1, 1}, {128, 1, 1}, 0, params.span()},
-                                     options, &fault, nullptr, &warnings);
+    auto counters =
+        llmopt::sim::run(*module, memory, {"k", {1, 1, 1}, {128, 1, 1}, 0, params.span()}, options,
+                         &fault, nullptr, &warnings);
     std::string found = counters.ok() ? "ok" : std::string(toString(fault.kind));
     for (const Fault &warning : warnings)
       found += fmt::format(" {}", toString(warning.kind));
@@ -375,16 +379,17 @@ TEST(Wgmma, FreedByOneWarpForAll) {
 }
 
 TEST(Wgmma, UnknownFormsAreRefused) {
-  for (const char *text :
-       {"wgmma.mma_async.sync.aligned.m64n8k32.s32.s8.s8 {%r1,%r2,%r3,%r4}, %d1, %d2, %p1;",
-        "wgmma.mma_async.sync.aligned.m64n12k16.f32.bf16.bf16 {%f1,%f2,%f3,%f4}, %d1, %d2, %p1, 1, "
-        "1, 0, 0;",
-        "wgmma.mma_async.sync.aligned.m64n8k8.f32.tf32.tf32 {%f1,%f2,%f3,%f4}, %d1, %d2, %p1, 1, 1, "
-        "0, 1;",
-        "wgmma.mma_async.sync.aligned.m64n8k16.f32.bf16.bf16 {%f1,%f2,%f3}, %d1, %d2, %p1, 1, 1, 0, "
-        "0;",
-        "wgmma.mma_async.sync.aligned.m64n8k16.f32.bf16.bf16 {%f1,%f2,%f3,%f4}, %d1, %d2, %p1, 2, "
-        "1, 0, 0;"}) {
+  for (
+      const char *text :
+      {"wgmma.mma_async.sync.aligned.m64n8k32.s32.s8.s8 {%r1,%r2,%r3,%r4}, %d1, %d2, %p1;",
+       "wgmma.mma_async.sync.aligned.m64n12k16.f32.bf16.bf16 {%f1,%f2,%f3,%f4}, %d1, %d2, %p1, 1, "
+       "1, 0, 0;",
+       "wgmma.mma_async.sync.aligned.m64n8k8.f32.tf32.tf32 {%f1,%f2,%f3,%f4}, %d1, %d2, %p1, 1, 1, "
+       "0, 1;",
+       "wgmma.mma_async.sync.aligned.m64n8k16.f32.bf16.bf16 {%f1,%f2,%f3}, %d1, %d2, %p1, 1, 1, 0, "
+       "0;",
+       "wgmma.mma_async.sync.aligned.m64n8k16.f32.bf16.bf16 {%f1,%f2,%f3,%f4}, %d1, %d2, %p1, 2, "
+       "1, 0, 0;"}) {
     auto module = loadPtx(kernelText(text), "test.ptx");
     ASSERT_FALSE(module.ok()) << text;
     EXPECT_NE(module.status().message().find("test.ptx:16"), std::string::npos)

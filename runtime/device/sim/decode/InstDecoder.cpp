@@ -68,10 +68,10 @@ ptx::Space InstDecoder::takeSpace() {
     Space space;
   };
   constexpr Row kSpaces[] = {{"global", Space::Global},      {"shared", Space::Shared},
-                             {"shared::cta", Space::Shared},
-                             {"shared::cluster", Space::Shared}, {"local", Space::Local},
-                             {"param", Space::Param},        {"param::entry", Space::Param},
-                             {"param::func", Space::Param},  {"const", Space::Const}};
+                             {"shared::cta", Space::Shared}, {"shared::cluster", Space::Shared},
+                             {"local", Space::Local},        {"param", Space::Param},
+                             {"param::entry", Space::Param}, {"param::func", Space::Param},
+                             {"const", Space::Const}};
   for (const Row &row : kSpaces)
     if (take(row.name))
       return row.space;

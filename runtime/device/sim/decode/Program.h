@@ -144,10 +144,10 @@ struct Place {
 struct TrackedUse {
   enum class Role : uint8_t {
     Guard,
-    Needed, ///< must have a value
-    First,  ///< operand a: without it the results have no value, but for Inst::masking
-    Second, ///< operand b
-    Passed, ///< others: the same
+    Needed,      ///< must have a value
+    First,       ///< operand a: without it the results have no value, but for Inst::masking
+    Second,      ///< operand b
+    Passed,      ///< others: the same
     Accumulator, ///< the same, where predicate c of the instruction is true
     Result,
   };

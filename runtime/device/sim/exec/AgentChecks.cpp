@@ -45,8 +45,8 @@ bool SharedChecks::reportReader(const Toucher &by, uint32_t reader, const Read &
       }
   }
   if (clocks->before(reader, 0, read.time, warp, 0)) // its warp has waited, but we do not know
-    return reportRace(by, address, bytes, product ? "wgmma" : "bulk copy", warp, kAllLanes,
-                      read.pc, ": nothing orders this after the wait for it");
+    return reportRace(by, address, bytes, product ? "wgmma" : "bulk copy", warp, kAllLanes, read.pc,
+                      ": nothing orders this after the wait for it");
   by.warp.fault(product ? FaultKind::UnfinishedProduct : FaultKind::UnfinishedCopy,
                 by.laneForFault(), address,
                 fmt::format("{} of {} bytes of shared memory that the {} of {} at line {} reads "

@@ -222,7 +222,8 @@ uint64_t Block::specialValue(const Warp &warp, uint32_t lane, Special special) c
   case Special::ClusterNctaidX:
   case Special::ClusterNctaidY:
   case Special::ClusterNctaidZ:
-    return grid.cluster[static_cast<size_t>(special) - static_cast<size_t>(Special::ClusterNctaidX)];
+    return grid
+        .cluster[static_cast<size_t>(special) - static_cast<size_t>(Special::ClusterNctaidX)];
   case Special::ClusterCtarank:
     return ownRank;
   case Special::ClusterNctarank:

@@ -24,8 +24,8 @@ struct Grid {
   std::array<uint32_t, 3> grid = {1, 1, 1};
   std::array<uint32_t, 3> block = {1, 1, 1};
   std::array<uint32_t, 3> cluster = {1, 1, 1}; ///< blocks
-  uint32_t threads = 0;     ///< of a block
-  uint32_t sharedBytes = 0; ///< static and dynamic
+  uint32_t threads = 0;                        ///< of a block
+  uint32_t sharedBytes = 0;                    ///< static and dynamic
   uint32_t dynamicShared = 0;
   uint64_t stepBudget = 0;
   uint64_t seed = 0;
@@ -43,8 +43,8 @@ struct Barrier {
   std::vector<LaneMask> arrived; ///< by warp
   uint32_t count = 0;            ///< predicates that were true, for bar.red
   bool all = true, any = false;
-  uint32_t lastArrival = 0;    ///< instruction
-  VectorClock clock;           ///< what those who arrived have done; of a strict run
+  uint32_t lastArrival = 0; ///< instruction
+  VectorClock clock;        ///< what those who arrived have done; of a strict run
 };
 inline constexpr uint32_t kBarriers = 16;
 
@@ -144,7 +144,7 @@ private:
   std::array<Barrier, kBarriers> barriers;
   std::unique_ptr<Fault> found;
   std::vector<std::pair<uint32_t, Fault>> warnings; ///< by instruction
-  uint64_t steps = 0; ///< instructions issued in finished turns
+  uint64_t steps = 0;                               ///< instructions issued in finished turns
   uint64_t ticks = 0;
   uint64_t random = 0;
   // The buffer of the last access: most accesses hit it again.

@@ -10,11 +10,11 @@ namespace llmopt::sim {
 
 struct BulkCopy {
   bool tensor = false;
-  TensorMap map;                ///< of a tensor
+  TensorMap map;               ///< of a tensor
   std::array<int32_t, 5> at{}; ///< coordinates of the box
-  uint64_t global = 0;          ///< address, of bytes in a row
-  uint32_t shared = 0;          ///< address
-  uint32_t bytes = 0;           ///< in shared memory
+  uint64_t global = 0;         ///< address, of bytes in a row
+  uint32_t shared = 0;         ///< address
+  uint32_t bytes = 0;          ///< in shared memory
 
   /// Calls f(global, shared, bytes) for pieces that make up the copy; `global` is 0 for
   /// elements outside the tensor. Stops when f returns false, and returns that.
@@ -29,8 +29,8 @@ bool BulkCopy::forEachPieceOfRow(uint64_t row, bool inside, uint32_t to, F &&f) 
   constexpr int64_t kPiece = 16; // what a swizzle moves
   int64_t bytes = sizeOf(map.type), rowBytes = map.box[0] * bytes;
   int64_t begin = std::clamp<int64_t>(-int64_t{at[0]} * bytes, 0, rowBytes);
-  int64_t end = std::clamp<int64_t>(
-      (static_cast<int64_t>(map.dims[0]) - at[0]) * bytes, begin, rowBytes);
+  int64_t end =
+      std::clamp<int64_t>((static_cast<int64_t>(map.dims[0]) - at[0]) * bytes, begin, rowBytes);
   if (!inside)
     begin = end = rowBytes;
   for (int64_t from = 0; from < rowBytes; from += kPiece) {
@@ -38,7 +38,8 @@ bool BulkCopy::forEachPieceOfRow(uint64_t row, bool inside, uint32_t to, F &&f) 
     int64_t first = std::clamp(begin, from, from + kPiece);
     int64_t last = std::clamp(end, first, from + kPiece);
     auto piece = [&](int64_t a, int64_t b, uint64_t source) {
-      return a == b || f(source, target + static_cast<uint32_t>(a - from), static_cast<uint32_t>(b - a));
+      return a == b ||
+             f(source, target + static_cast<uint32_t>(a - from), static_cast<uint32_t>(b - a));
     };
     if (!piece(from, first, 0) ||
         !piece(first, last, row + static_cast<uint64_t>(int64_t{at[0]} * bytes + first)) ||

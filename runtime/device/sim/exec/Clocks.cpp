@@ -106,8 +106,8 @@ bool Clocks::fencedBefore(uint32_t other, LaneMask others, uint32_t when, uint32
     return true;
   // Fences of the writer after that time, which this warp knows of.
   uint32_t last = other == warp ? time[warp] : known[warp * stride + other];
-  auto fence = std::lower_bound(fences[other].begin(), fences[other].end(),
-                                std::pair(when, LaneMask{0}));
+  auto fence =
+      std::lower_bound(fences[other].begin(), fences[other].end(), std::pair(when, LaneMask{0}));
   for (; fence != fences[other].end() && fence->first <= last; ++fence)
     if ((fence->second & others) == others)
       return true;

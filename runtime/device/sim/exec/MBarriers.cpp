@@ -19,9 +19,9 @@ void MBarriers::start() { barriers.clear(); }
 
 void MBarriers::init(Warp &warp, uint32_t lane, uint32_t address, uint32_t count) {
   if (count < 1 || count > kMaxCount)
-    return warp.fault(FaultKind::InvalidBarrier, lane, address,
-                      fmt::format("an mbarrier for {} arrivals; 1 to {} are allowed", count,
-                                  kMaxCount));
+    return warp.fault(
+        FaultKind::InvalidBarrier, lane, address,
+        fmt::format("an mbarrier for {} arrivals; 1 to {} are allowed", count, kMaxCount));
   auto [it, added] = barriers.try_emplace(address);
   if (it->second.expected)
     return warp.fault(FaultKind::InvalidBarrier, lane, address,
@@ -126,9 +126,9 @@ std::optional<uint64_t> MBarriers::arrive(Warp &warp, uint32_t lane, MBarrier &b
 void MBarriers::expect(Warp &warp, uint32_t lane, MBarrier &barrier, uint32_t bytes) {
   barrier.bytes += bytes;
   if (bytes > kMaxCount || barrier.bytes > kMaxCount)
-    warp.fault(FaultKind::InvalidBarrier, lane, barrier.address,
-               fmt::format("an mbarrier that expects {} bytes; {} are allowed", barrier.bytes,
-                           kMaxCount));
+    warp.fault(
+        FaultKind::InvalidBarrier, lane, barrier.address,
+        fmt::format("an mbarrier that expects {} bytes; {} are allowed", barrier.bytes, kMaxCount));
   block.cluster().noteEvent();
 }
 
@@ -159,8 +159,7 @@ void MBarriers::poll(MBarrier &barrier, uint64_t phase) {
         barrier.arriving.known.resize(
             std::max(barrier.arriving.known.size(), arrival.clock.known.size()));
         for (size_t i = 0; i < arrival.clock.known.size(); ++i)
-          barrier.arriving.known[i] =
-              std::max(barrier.arriving.known[i], arrival.clock.known[i]);
+          barrier.arriving.known[i] = std::max(barrier.arriving.known[i], arrival.clock.known[i]);
       }
     }
     settle(barrier);

@@ -412,7 +412,8 @@ uint64_t runWarp(Warp &warp, uint64_t limit) {
         if (mask)
           inst.run(warp, inst, mask);
         ++pc;
-        if (warp.faulted || issued >= limit || warp.yielded || (!alone && overtaken(warp, index, pc))) {
+        if (warp.faulted || issued >= limit || warp.yielded ||
+            (!alone && overtaken(warp, index, pc))) {
           warp.paths[index].pc = pc;
           step = Step::Repick;
           break;

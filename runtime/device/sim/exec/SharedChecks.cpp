@@ -7,8 +7,7 @@ namespace llmopt::sim {
 SharedChecks::SharedChecks(uint32_t bytes, Clocks *clocks, uint32_t blocks, uint32_t warps,
                            bool async)
     : clocks(clocks), warps(warps), all(blocks * warps), readers(async ? 3 * all : all),
-      lines((bytes + kLine - 1) / kLine),
-      stride((sizeof(Record) + readers * sizeof(Read)) / 4) {
+      lines((bytes + kLine - 1) / kLine), stride((sizeof(Record) + readers * sizeof(Read)) / 4) {
   start();
 }
 
@@ -54,12 +53,13 @@ bool SharedChecks::reportFlight(const Toucher &by, const Record &record, uint32_
   if (record.state & kBulk)
     return reportBulk(by, record, address, bytes);
   bool own = record.writer == by.warp.agent && by.lanes == lanesOf(record.lane);
-  by.warp.fault(
-      FaultKind::UnfinishedCopy, by.laneForFault(), address,
-      fmt::format("{} of {} bytes of shared memory to which the copy that {} {} "
-                  "began at line {} is still under way: {} has not waited for it",
-                  wordFor(by.kind), bytes, nameOf(record.writer), describeLanes(lanesOf(record.lane)),
-                  by.warp.kernel->places[record.pc].line, own ? "the same thread" : "that thread"));
+  by.warp.fault(FaultKind::UnfinishedCopy, by.laneForFault(), address,
+                fmt::format("{} of {} bytes of shared memory to which the copy that {} {} "
+                            "began at line {} is still under way: {} has not waited for it",
+                            wordFor(by.kind), bytes, nameOf(record.writer),
+                            describeLanes(lanesOf(record.lane)),
+                            by.warp.kernel->places[record.pc].line,
+                            own ? "the same thread" : "that thread"));
   return false;
 }
 

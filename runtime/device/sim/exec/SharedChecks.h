@@ -73,7 +73,7 @@ private:
     uint8_t lane;    ///< that wrote; kAll: all of the warp
     uint8_t state : 5;
     uint8_t shift : 3; ///< of a line: log2 of the bytes of its records
-    uint32_t first; ///< of a line with shift < 4: its first record
+    uint32_t first;    ///< of a line with shift < 4: its first record
   };
   struct Toucher;
 

@@ -91,8 +91,7 @@ void fill(std::byte *to, uint32_t bytes, const TensorMap &map) {
     to[i] = std::byte{(i + 1) % sizeOf(map.type) ? uint8_t{0xff} : uint8_t{0x7f}};
 }
 
-void queue(const BulkCopy &copy, Block &target, MBarrier &barrier,
-           std::function<void()> move) {
+void queue(const BulkCopy &copy, Block &target, MBarrier &barrier, std::function<void()> move) {
   std::memset(target.shared() + copy.shared, kPoison, copy.bytes);
   AsyncArrival arrival;
   arrival.bytes = copy.bytes;
@@ -104,7 +103,8 @@ void queue(const BulkCopy &copy, Block &target, MBarrier &barrier,
   barrier.block->mbarriers.add(barrier, std::move(arrival));
 }
 
-bool claim(Warp &warp, uint32_t lane, const BulkCopy &copy, Block &target, const MBarrier &barrier) {
+bool claim(Warp &warp, uint32_t lane, const BulkCopy &copy, Block &target,
+           const MBarrier &barrier) {
   SharedChecks *checks = target.checks();
   return !checks || checks->bulkWrite(warp, lane, copy.shared, copy.bytes, barrier.agent,
                                       static_cast<uint32_t>(barrier.phase) + 1);

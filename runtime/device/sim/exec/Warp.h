@@ -31,10 +31,10 @@ struct Path {
   uint32_t pc = 0;
   LaneMask lanes = 0;
   State state = State::Ready;
-  uint8_t barrier = 0; ///< number, for AtBarrier
+  uint8_t barrier = 0;                ///< number, for AtBarrier
   const MBarrier *mbarrier = nullptr; ///< that it waits for
-  bool timedOut = false; ///< the wait ends without what it waited for
-  uint64_t seen = 0;     ///< Cluster::events when the wait looked last
+  bool timedOut = false;              ///< the wait ends without what it waited for
+  uint64_t seen = 0;                  ///< Cluster::events when the wait looked last
 };
 
 /// cp.async of one lane that no wait has completed. The bytes arrive at the
@@ -112,11 +112,11 @@ struct Warp {
   bool faulted = false;
   bool turnedOver = false; ///< this turn goes to the path that stands highest
   uint32_t dividedTurns = 0;
-  LaneMask blocked = 0;  ///< lanes that the instruction left waiting
-  bool timedOut = false; ///< the instruction need not wait any longer
+  LaneMask blocked = 0;             ///< lanes that the instruction left waiting
+  bool timedOut = false;            ///< the instruction need not wait any longer
   const MBarrier *polled = nullptr; ///< by the last instruction that asks for one
-  bool yielded = false;  ///< it polled in vain: the turn goes to others
-  uint32_t barrierNumber = 0; ///< of the barrier that was just arrived at
+  bool yielded = false;             ///< it polled in vain: the turn goes to others
+  uint32_t barrierNumber = 0;       ///< of the barrier that was just arrived at
   std::vector<Path> paths;
   std::vector<AsyncCopy> copies;
   uint32_t copiesBegun = 0;

@@ -25,8 +25,8 @@ struct Variant {
   bool fromShared = false; ///< the source is shared memory too
 
   int64_t pack() const {
-    return rank | int64_t{wideShared} << 8 | int64_t{wideGlobal} << 9 |
-           int64_t{wideBarrier} << 10 | int64_t{multicast} << 11 | int64_t{fromShared} << 12;
+    return rank | int64_t{wideShared} << 8 | int64_t{wideGlobal} << 9 | int64_t{wideBarrier} << 10 |
+           int64_t{multicast} << 11 | int64_t{fromShared} << 12;
   }
   static Variant unpack(int64_t bits) {
     auto flag = [&](int at) { return (bits >> at & 1) != 0; };
@@ -107,8 +107,8 @@ bool loadLane(Warp &warp, const Inst &inst, uint32_t lane) {
     return false;
   copy.shared = static_cast<uint32_t>(std::min<uint64_t>(shared, ~uint32_t{0}));
   uint32_t barrierOffset = 0;
-  Block *barrierBlock = mbarrierPlace(warp, false, lane,
-                                      addressIn(warp, rows, v.wideBarrier, lane), barrierOffset);
+  Block *barrierBlock =
+      mbarrierPlace(warp, false, lane, addressIn(warp, rows, v.wideBarrier, lane), barrierOffset);
   if (!barrierBlock)
     return false;
   if (barrierBlock != target) {

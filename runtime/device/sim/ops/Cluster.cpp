@@ -1,7 +1,7 @@
 // Clusters: barrier.cluster, mapa, getctarank (PTX ISA 9.7.13.4, 9.7.9); and what else
 // sm_90 has for one warp: elect, setmaxnreg.
-#include "runtime/device/sim/exec/Access.h"
 #include "runtime/device/sim/exec/Cluster.h"
+#include "runtime/device/sim/exec/Access.h"
 #include "runtime/device/sim/exec/Lanes.h"
 #include "runtime/device/sim/ops/Modes.h"
 #include "runtime/device/sim/ops/Ops.h"
@@ -30,10 +30,10 @@ template <typename C> void mapAddress(Warp &warp, const Inst &inst, LaneMask mas
     uint64_t address = a[lane];
     bool shared = !inst.mode || spaceOf(address) == Space::Shared;
     if (rank >= warp.block->cluster().size() || !shared)
-      return warp.fault(FaultKind::InvalidAddress, lane, a[lane],
-                        shared ? fmt::format("block {} of a cluster of {}", rank,
-                                             warp.block->cluster().size())
-                               : "a generic address that is not of shared memory");
+      return warp.fault(
+          FaultKind::InvalidAddress, lane, a[lane],
+          shared ? fmt::format("block {} of a cluster of {}", rank, warp.block->cluster().size())
+                 : "a generic address that is not of shared memory");
     uint64_t there = (address & kOffsetMask) | uint64_t{rank + 1} << kRankShift;
     d[lane] = static_cast<C>(inst.mode ? there + kSharedWindow : there);
   });
@@ -103,7 +103,8 @@ Status decodeRegisterCount(InstDecoder &d) {
   if (!count)
     return count.status();
   if (*count < 24 || *count > 256 || *count % 8)
-    return d.invalid(fmt::format("{} registers; multiples of 8 from 24 to 256 are allowed", *count));
+    return d.invalid(
+        fmt::format("{} registers; multiples of 8 from 24 to 256 are allowed", *count));
   d.inst.flow = Flow::Converge;
   d.inst.need = Need::All;
   d.inst.cls = InstClass::Barrier;

@@ -193,10 +193,9 @@ Status decodeAddress(InstDecoder &d, size_t index, Space space) {
     return base.status();
   if (base->space != Space::Generic && base->space != Space::Shared)
     return d.unsupported("an mbarrier lies in shared memory");
-  d.inst.mode |= static_cast<uint8_t>((base->wide ? kWideAddress : 0) |
-                                      (space == Space::Generic && base->space == Space::Generic
-                                           ? kGeneric
-                                           : 0));
+  d.inst.mode |= static_cast<uint8_t>(
+      (base->wide ? kWideAddress : 0) |
+      (space == Space::Generic && base->space == Space::Generic ? kGeneric : 0));
   d.kernel.kernel.async = true;
   return {};
 }

@@ -10,7 +10,8 @@ namespace llmopt::sim {
 
 inline constexpr uint32_t kTileM = 16, kTileN = 8, kTileMaxK = 32;
 
-/// Places of a fragment in a matrix with rows of `stride` elements, by [register * perRegister + element][lane].
+/// Places of a fragment in a matrix with rows of `stride` elements, by [register * perRegister +
+/// element][lane].
 struct Places {
   uint32_t registers = 0, perRegister = 1;
   std::array<std::array<uint16_t, kLanes>, 16> at = {};

@@ -3,11 +3,11 @@
 // then, and the sums are in their registers at once, but nobody may look before
 // wgmma.wait_group (exec/WgmmaChecks.cpp). Products are exact and summed in f32 in the
 // order of k.
+#include "runtime/device/sim/decode/KernelDecoder.h"
 #include "runtime/device/sim/exec/Cluster.h"
 #include "runtime/device/sim/exec/SharedChecks.h"
 #include "runtime/device/sim/numeric/Float32.h"
 #include "runtime/device/sim/numeric/Half.h"
-#include "runtime/device/sim/decode/KernelDecoder.h"
 #include "runtime/device/sim/ops/MatrixMath.h"
 #include "runtime/device/sim/ops/Ops.h"
 
@@ -71,10 +71,11 @@ public:
     uint32_t span = spanOf(swizzle), address = base;
     if (!span)
       // Without a swizzle the strides mean the other way round when transposed.
-      address += transposed ? row / 8 * leading + chunk * stride : row / 8 * stride + chunk * leading;
+      address +=
+          transposed ? row / 8 * leading + chunk * stride : row / 8 * stride + chunk * leading;
     else if (transposed)
-      address += chunk / (span / kChunk) * leading + chunk % (span / kChunk) * kChunk +
-                 row / 8 * stride;
+      address +=
+          chunk / (span / kChunk) * leading + chunk % (span / kChunk) * kChunk + row / 8 * stride;
     else
       address += row / 8 * stride + chunk * kChunk;
     address += row % 8 * std::max(span, kChunk);
@@ -103,9 +104,9 @@ const std::byte *readChunk(Warp &warp, uint32_t address) {
     return nullptr;
   }
   SharedChecks *checks = block.checks();
-  if (checks && !checks->agentRead(warp, kAllLanes, address, kChunk,
-                                   block.clocks()->productsOf(warp.agent),
-                                   warp.wgmma.committed + 1))
+  if (checks &&
+      !checks->agentRead(warp, kAllLanes, address, kChunk, block.clocks()->productsOf(warp.agent),
+                         warp.wgmma.committed + 1))
     return nullptr;
   return block.shared() + address;
 }
@@ -168,7 +169,8 @@ const Places &placesA(Type type) {
   return bytesOf(type) == 2 ? two : bytesOf(type) == 4 ? four : one;
 }
 const Places &placesD(bool half) {
-  static const Places full(accumulatorLayout(16, 32), kTileN), halves(accumulatorLayout(16, 16), kTileN);
+  static const Places full(accumulatorLayout(16, 32), kTileN),
+      halves(accumulatorLayout(16, 16), kTileN);
   return half ? halves : full;
 }
 
@@ -267,7 +269,8 @@ uint16_t columnsOf(std::string_view shape, uint32_t depth) {
   const char *begin = shape.data() + 4, *end = shape.data() + shape.size();
   auto [rest, error] = std::from_chars(begin, end, n);
   bool fits = error == std::errc() && n % 8 == 0 && n >= 8 && n <= 256;
-  return fits && std::string_view(rest, static_cast<size_t>(end - rest)) == fmt::format("k{}", depth)
+  return fits && std::string_view(rest, static_cast<size_t>(end - rest)) ==
+                     fmt::format("k{}", depth)
              ? n
              : uint16_t{0};
 }
@@ -319,7 +322,8 @@ Status decodeProduct(InstDecoder &d) {
   const Operand &sums = d.operand(0);
   size_t registers = v.n / (v.halfD ? 4 : 2);
   if (sums.parts.size() != registers)
-    return d.invalid(fmt::format("D has {} registers; this shape has {}", sums.parts.size(), registers));
+    return d.invalid(
+        fmt::format("D has {} registers; this shape has {}", sums.parts.size(), registers));
   Type cell = v.halfD ? Type::B32 : Type::F32;
   for (const Operand &sum : sums.parts)
     LLMOPT_RETURN_IF_ERROR(d.listOutput(sum, cell));

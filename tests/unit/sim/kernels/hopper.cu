@@ -39,10 +39,10 @@ __device__ void arrive(u64 *barrier) {
   asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(sharedAddress(barrier)) : "memory");
 }
 __device__ void expectBytes(u64 *barrier, u32 bytes) {
-  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(
-                   sharedAddress(barrier)),
-               "r"(bytes)
-               : "memory");
+  asm volatile(
+      "mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(sharedAddress(barrier)),
+      "r"(bytes)
+      : "memory");
 }
 __device__ void wait(u64 *barrier, u32 parity) {
   asm volatile("{\n"
@@ -74,12 +74,11 @@ __device__ u64 descriptor(const void *tile, u32 offset) {
   u64 address = (sharedAddress(tile) + offset) & 0x3ffff;
   return address >> 4 | u64{1} << 16 | u64{1024 >> 4} << 32 | u64{1} << 62;
 }
-#define R8(n) "%" #n "0,%" #n "1,%" #n "2,%" #n "3,%" #n "4,%" #n "5,%" #n "6,%" #n "7,%" #n "8,%" #n "9"
-#define SUMS                                                                                       \
-  "{%0,%1,%2,%3,%4,%5,%6,%7,%8,%9," R8(1) "," R8(2) ",%30,%31}"
+#define R8(n)                                                                                      \
+  "%" #n "0,%" #n "1,%" #n "2,%" #n "3,%" #n "4,%" #n "5,%" #n "6,%" #n "7,%" #n "8,%" #n "9"
+#define SUMS "{%0,%1,%2,%3,%4,%5,%6,%7,%8,%9," R8(1) "," R8(2) ",%30,%31}"
 #define F4(x, i) "+f"(x[i]), "+f"(x[i + 1]), "+f"(x[i + 2]), "+f"(x[i + 3])
-#define F32(x)                                                                                     \
-  F4(x, 0), F4(x, 4), F4(x, 8), F4(x, 12), F4(x, 16), F4(x, 20), F4(x, 24), F4(x, 28)
+#define F32(x) F4(x, 0), F4(x, 4), F4(x, 8), F4(x, 12), F4(x, 16), F4(x, 20), F4(x, 24), F4(x, 28)
 
 /// sums = a * transposed b (+ sums): 64 x 64, of 16 columns of a.
 __device__ void multiplyShared(float (&sums)[32], u64 a, u64 b, int add) {
@@ -128,10 +127,10 @@ __device__ void produce(Tiles &tiles, Barriers &bars, const TensorMap *q, const 
   for (int t = 0; t < count; ++t) {
     int s = t % kStages;
     u32 parity = (t / kStages & 1) ^ 1;
-    wait(&bars.kEmpty[s], parity); // [wait-k-empty]
+    wait(&bars.kEmpty[s], parity);           // [wait-k-empty]
     expectBytes(&bars.kFull[s], kTileBytes); // [expect-k]
     loadTile(tiles.k[s], k, kvHead, t * kKeys, &bars.kFull[s]);
-    wait(&bars.vEmpty[s], parity); // [wait-v-empty]
+    wait(&bars.vEmpty[s], parity);           // [wait-v-empty]
     expectBytes(&bars.vFull[s], kTileBytes); // [expect-v]
     loadTile(tiles.v[s], v, kvHead, t * kKeys, &bars.vFull[s]);
   }
@@ -174,7 +173,7 @@ __device__ void consume(Tiles &tiles, Barriers &bars, const TensorMap *out, floa
     int stage = t % kStages;
     u32 parity = t / kStages & 1;
     float s[32];
-    wait(&bars.kFull[stage], parity); // [wait-k]
+    wait(&bars.kFull[stage], parity);                       // [wait-k]
     asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); // [fence-s]
 #pragma unroll
     for (int i = 0; i < kDim / 16; ++i)
@@ -222,7 +221,7 @@ __device__ void consume(Tiles &tiles, Barriers &bars, const TensorMap *out, floa
     if (global < p.queries && lane % 4 == 0)
       lse[head * p.queries + global] = top[half] * p.scale + log2f(total);
   }
-  asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); // [fence-proxy]
+  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");   // [fence-proxy]
   asm volatile("bar.sync %0, 128;" ::"r"(group + 1) : "memory"); // [sync-result]
   if (threadIdx.x % 128 == 0) {
     storeTile(out, head, firstRow + group * kRows, tile);
