@@ -104,6 +104,51 @@ TEST(Cluster, DistributedSharedMemory) {
   EXPECT_EQ(execute(with(kExchange, "%r6, %r5;", "%r6, 2;")).kind(), "invalid-address");
 }
 
+TEST(Cluster, InstructionsThatStayInTheBlock) {
+  const std::string remote = "  mov.u32 %r7, s;\n  mapa.shared::cluster.u32 %r8, %r7, %r5;\n";
+  EXPECT_EQ(execute(remote + "  ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%r9}, [%r8];").kind(),
+            "invalid-address");
+  EXPECT_EQ(execute(remote + "  cp.async.ca.shared.global [%r8], [%d8], 4;").kind(),
+            "invalid-address");
+  // A block by itself has only its own.
+  const std::string store = "  mov.u32 %r7, s;\n  mapa.shared::cluster.u32 %r8, %r7, 0;\n"
+                            "  st.shared::cluster.u32 [%r8], 1;";
+  EXPECT_EQ(execute(store, 2, 32, 0, {1, 1, 1}).kind(), "");
+  EXPECT_EQ(execute(store + "\n  add.u32 %r8, %r8, 0x1000000;\n  ld.shared.u32 %r9, [%r8];", 2, 32,
+                    0, {1, 1, 1})
+                .kind(),
+            "shared-out-of-bounds");
+  // From one block's shared memory to the other's, in bulk.
+  const std::string copy = R"(
+  mov.u32 %r6, s;
+  mov.u32 %r7, bar;
+  setp.eq.u32 %p1, %r0, 0;
+  @%p1 mbarrier.init.shared::cta.b64 [%r7], 1;
+  @%p1 mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r7], 256;
+  shl.b32 %r10, %r0, 2;
+  add.u32 %r10, %r10, %r6;
+  st.shared.u32 [%r10], %r3;
+  fence.proxy.async;
+  barrier.cluster.arrive.aligned;
+  barrier.cluster.wait.aligned;
+  mapa.shared::cluster.u32 %r8, %r6, %r5;
+  mapa.shared::cluster.u32 %r9, %r7, %r5;
+  @%p1 cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes [%r8+1024], [%r6], 256, [%r9];
+W:
+  mbarrier.try_wait.parity.shared::cta.b64 %p2, [%r7], 0;
+  @!%p2 bra W;
+  ld.shared.u32 %r11, [%r10+1024];
+  st.global.u32 [%d4], %r11;
+  barrier.cluster.arrive.aligned;
+  barrier.cluster.wait.aligned;
+)";
+  Outcome outcome = execute(copy, 2);
+  ASSERT_EQ(outcome.kind(), "") << outcome.status.toString();
+  for (uint32_t i = 0; i < 128; ++i)
+    EXPECT_EQ(outcome.out[i], i ^ 64);
+  EXPECT_EQ(execute(with(copy, "  fence.proxy.async;\n", ""), 2).kind(), "missing-proxy-fence");
+}
+
 TEST(Cluster, BarriersThatNeverComplete) {
   Outcome outcome =
       execute("  setp.eq.u32 %p1, %r4, 0;\n  @%p1 bra DONE;\nL:\n  barrier.cluster.arrive;\n"

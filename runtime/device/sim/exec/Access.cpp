@@ -69,6 +69,14 @@ Space spaceOf(uint64_t &address) {
   return Space::Global;
 }
 
+bool staysInBlock(Warp &warp, uint32_t lane, uint64_t address) {
+  if (address >> kRankShift == 0)
+    return true;
+  warp.fault(FaultKind::InvalidAddress, lane, address,
+             "an address of another block's shared memory, in an instruction for the own one");
+  return false;
+}
+
 std::byte *locate(Warp &warp, Space space, uint32_t lane, uint64_t address, uint32_t bytes,
                   AccessKind kind) {
   if (space == Space::Generic)

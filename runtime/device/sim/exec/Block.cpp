@@ -284,10 +284,11 @@ Block *Block::resolve(Warp &warp, uint32_t lane, uint64_t &address) {
   uint64_t rank = address >> kRankShift;
   if (rank == 0)
     return this;
-  if (rank > owner.size()) {
+  if (rank > owner.size() || owner.size() == 1) {
     warp.fault(FaultKind::SharedOutOfBounds, lane, address,
-               fmt::format("an address of shared memory of block {} of a cluster of {}", rank - 1,
-                           owner.size()));
+               fmt::format("an address of shared memory of block {} of a cluster of {}; it has {} "
+                           "bytes",
+                           rank - 1, owner.size(), grid.sharedBytes));
     return nullptr;
   }
   address &= kOffsetMask;

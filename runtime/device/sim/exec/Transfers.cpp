@@ -141,7 +141,7 @@ bool startLoad(Warp &warp, uint32_t lane, const BulkCopy &copy, Block &target, M
 bool startRemoteStore(Warp &warp, uint32_t lane, const BulkCopy &copy, Block &target,
                       MBarrier &barrier) {
   BulkCopy source = copy;
-  source.shared = static_cast<uint32_t>(copy.global);
+  source.shared = static_cast<uint32_t>(std::min<uint64_t>(copy.global, ~uint32_t{0}));
   if (!checkShared(warp, lane, copy) || !checkShared(warp, lane, source) ||
       !claim(warp, lane, copy, target, barrier))
     return false;

@@ -47,7 +47,7 @@ void copyAsync(Warp &warp, const Inst &inst, LaneMask mask) {
     uint64_t target = addressOf(warp, inst.a, inst.mode & kWideTarget, offsets[0], lane);
     uint64_t source = addressOf(warp, inst.b, inst.mode & kWideSource, offsets[1], lane);
     std::byte *to = locate(warp, Space::Shared, lane, target, inst.bytes, AccessKind::AsyncStore);
-    if (!to)
+    if (!to || !staysInBlock(warp, lane, target))
       return;
     uint32_t read = sourceBytes(warp, inst, lane);
     if (read > inst.bytes) {

@@ -34,7 +34,8 @@ template <typename C> void mapAddress(Warp &warp, const Inst &inst, LaneMask mas
           FaultKind::InvalidAddress, lane, a[lane],
           shared ? fmt::format("block {} of a cluster of {}", rank, warp.block->cluster().size())
                  : "a generic address that is not of shared memory");
-    uint64_t there = (address & kOffsetMask) | uint64_t{rank + 1} << kRankShift;
+    bool own = rank == warp.block->rank();
+    uint64_t there = (address & kOffsetMask) | (own ? 0 : uint64_t{rank + 1} << kRankShift);
     d[lane] = static_cast<C>(inst.mode ? there + kSharedWindow : there);
   });
 }

@@ -97,7 +97,7 @@ private:
 /// Reads 16 bytes, as the matrix units do for a warp; null after a fault.
 const std::byte *readChunk(Warp &warp, uint32_t address) {
   Block &block = *warp.block;
-  if (address + kChunk > block.launch().sharedBytes) {
+  if (uint64_t{address} + kChunk > block.launch().sharedBytes) {
     warp.fault(FaultKind::SharedOutOfBounds, std::nullopt, address,
                fmt::format("wgmma reads 16 bytes at offset {} of shared memory; it has {} bytes",
                            address, block.launch().sharedBytes));
