@@ -28,6 +28,7 @@ struct KernelName {
   int64_t rows = 0, keys = 0; ///< tile of an attend kernel
   int64_t slices = 1;         ///< parts of a tile's keys with a softmax state of their own
   bool oneLoop = false;       ///< full and partial tiles by one body (Schedule::oneLoop)
+  bool branchScores = false;  ///< the scores in its branch (Schedule::branchScores)
 };
 
 /// The kernels of a spec, in the order in which they run.

@@ -33,7 +33,8 @@ def AttnToTile : Pass<"attn-to-tile", "::mlir::ModuleOp"> {
       t = next tile from e that MAY hold a visible key
     ```
 
-    GPUs take that: the branch costs one comparison for a tile, the code is half as long, and
+    With `branch-scores` as well, which CPUs take, each side of the branch makes scores and
+    row maxima in one pass over the products. GPUs take the mask alone: the branch costs one comparison for a tile, the code is half as long, and
     copies that run ahead do not stop where partial tiles begin. A mask that depends on data
     keeps two loops, since it takes addresses from V by the scores.
 
@@ -46,6 +47,8 @@ def AttnToTile : Pass<"attn-to-tile", "::mlir::ModuleOp"> {
     ListOption<"slices", "slices", "int64_t",
                "for each of `rows`: parts of a tile's keys with a softmax state each; left out: 1">,
     Option<"oneLoop", "one-loop", "bool", "false", "full and partial tiles by one body">,
+    Option<"branchScores", "branch-scores", "bool", "false",
+           "with `one-loop`: scores and their maxima in each side of the branch">,
   ];
   let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::func::FuncDialect",
     "::mlir::math::MathDialect", "::mlir::memref::MemRefDialect", "::mlir::scf::SCFDialect",

@@ -7,11 +7,11 @@
 #include "codegen/cpu/Passes.h"
 #include "passes/Passes.h"
 
+#include "mlir/IR/Threading.h"
 #include "mlir/IR/Verifier.h"
 #include "mlir/Pass/PassManager.h"
 
 #include <atomic>
-#include <thread>
 
 using namespace mlir;
 using namespace llmopt;
@@ -57,6 +57,7 @@ LogicalResult lowerToTile(ModuleOp module, const Schedule &schedule) {
   options.keys = schedule.keys;
   options.slices.assign(schedule.slices.begin(), schedule.slices.end());
   options.oneLoop = schedule.oneLoop;
+  options.branchScores = schedule.branchScores;
   manager.addPass(createAttnToTile(options));
   return manager.run(module);
 }
@@ -112,21 +113,18 @@ void generate(Part &part, const CompileOptions &options) {
 /// All parts at once where the context allows it: code generation takes longest by far, and
 /// kernels do not depend on each other.
 void generate(std::vector<Part> &parts, const CompileOptions &options) {
-  if (parts.empty() || !parts.front().module->getContext()->isMultithreadingEnabled()) {
-    for (Part &part : parts)
-      generate(part, options);
+  if (parts.empty())
     return;
-  }
   // Passes load the dialects that they make, which is not safe among threads: the passes
   // of an empty module load them all now.
   OwningOpRef<ModuleOp> nothing = ModuleOp::create(parts.front().module->getLoc());
   (void)cpu::lowerToCpu(*nothing, options.cpu);
-  std::vector<std::thread> threads;
-  for (size_t i = 1; i < parts.size(); ++i)
-    threads.emplace_back([&, i] { generate(parts[i], options); });
-  generate(parts.front(), options);
-  for (std::thread &thread : threads)
-    thread.join();
+  // Many rows take longest: begun first, so that they are not what all wait for at the end.
+  std::vector<Part *> order;
+  for (Part &part : parts)
+    order.push_back(&part);
+  llvm::sort(order, [](Part *a, Part *b) { return a->kernel->rows > b->kernel->rows; });
+  parallelForEach(nothing->getContext(), order, [&](Part *part) { generate(*part, options); });
 }
 
 std::string irOf(Operation *op) {
@@ -224,6 +222,7 @@ llvm::Expected<CompileOptions> llmopt::hostOptions() {
   CompileOptions options;
   options.numbers = runtime::targetOf(*info);
   options.cpu = cpu::CpuTargetOptions::host();
+  options.cpu.slowBf16Dot = options.numbers.slowBf16Dot;
   // A lowered view of the host must not be undone by what its name implies.
   if (runtime::featureString(*info) != runtime::featureString(runtime::detectCpu()))
     options.cpu.cpu = "x86-64";

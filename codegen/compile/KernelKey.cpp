@@ -37,6 +37,7 @@ std::string llmopt::kernelKey(StringRef ir, const Schedule &schedule, const Comp
   add(target.triple);
   add(target.cpu);
   add(target.features);
+  add(target.slowBf16Dot ? "slow-bf16-dot" : "");
   add(std::to_string(target.optLevel));
   add(LLVM_VERSION_STRING);
   add(std::to_string(bundle::kAbiVersion));

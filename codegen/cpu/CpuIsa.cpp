@@ -25,5 +25,6 @@ CpuIsa CpuIsa::fromFeatures(llvm::StringRef features) {
   isa.f16c = on.contains("f16c") || avx512;
   isa.sse41 = on.contains("sse4.1") || on.contains("avx") || avx2;
   isa.bf16Dot = on.contains("avx512bf16");
+  isa.slowBf16Dot = on.contains("slow-bf16-dot");
   return isa;
 }

@@ -79,6 +79,17 @@ Value nextTrip(OpBuilder &builder, scf::ForOp loop) {
   return arith::SelectOp::create(builder, loc, more, next, now);
 }
 
+/// The rows to ask for: where a branch takes some away, those of before it. A row too many
+/// costs a request, the branch would cost its condition and a map.
+Value requestedRows(tile::LoadOp load) {
+  Value rows = load.getRows();
+  auto branch = rows.getDefiningOp<scf::IfOp>();
+  if (!branch)
+    return rows;
+  Value all = branch.elseYield().getOperand(cast<OpResult>(rows).getResultNumber());
+  return all.getParentBlock() == branch->getBlock() ? all : rows;
+}
+
 void fetchAhead(tile::MmaOp product, scf::ForOp loop) {
   auto load = product.getB().getDefiningOp<tile::LoadOp>();
   if (!load || load->getBlock() != loop.getBody() || runsOnceAtMost(loop) || load.getStride() ||
@@ -88,7 +99,8 @@ void fetchAhead(tile::MmaOp product, scf::ForOp loop) {
   if (tile.getDimSize(0) < kLeastExtent || tile.getDimSize(1) < kLeastExtent ||
       load.getBase().getParentBlock() == loop.getBody())
     return;
-  SetVector<Operation *> addresses = addressesOf(load.getRows(), loop);
+  Value rows = requestedRows(load);
+  SetVector<Operation *> addresses = addressesOf(rows, loop);
   if (addresses.empty())
     return;
   OpBuilder builder(product);
@@ -96,7 +108,7 @@ void fetchAhead(tile::MmaOp product, scf::ForOp loop) {
   mapping.map(loop.getInductionVar(), nextTrip(builder, loop));
   for (Operation *op : addresses)
     builder.clone(*op, mapping);
-  tile::PrefetchOp::create(builder, load.getLoc(), load.getBase(), mapping.lookup(load.getRows()),
+  tile::PrefetchOp::create(builder, load.getLoc(), load.getBase(), mapping.lookup(rows),
                            tile.getDimSize(1));
 }
 

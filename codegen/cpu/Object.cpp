@@ -48,7 +48,7 @@ std::string CpuTargetOptions::allFeatures() const {
   std::string all;
   for (llvm::StringRef name : implied)
     all += "+" + name.str() + ",";
-  return all + features;
+  return all + features + (slowBf16Dot ? ",+slow-bf16-dot" : "");
 }
 
 namespace {

@@ -15,12 +15,13 @@ namespace llmopt::cpu {
 struct CpuTargetOptions {
   std::string triple;
   std::string cpu;
-  std::string features;  ///< "+avx512f,+fma"; those that `cpu` implies need not be named
-  unsigned optLevel = 1; ///< of LLVM's passes; MLIR has vectorised already, so 1 is enough
+  std::string features;     ///< "+avx512f,+fma"; those that `cpu` implies need not be named
+  bool slowBf16Dot = false; ///< runtime::CpuTarget::slowBf16Dot
+  unsigned optLevel = 1;    ///< of LLVM's passes; MLIR has vectorised already, so 1 is enough
 
   /// The machine that runs this process.
   static CpuTargetOptions host();
-  /// `features` together with those that `cpu` implies.
+  /// `features` together with those that `cpu` implies, and slow-bf16-dot: what passes see.
   std::string allFeatures() const;
 };
 

@@ -26,7 +26,9 @@ def TileCpuPromote : TileCpuPass<"tile-cpu-promote", "::mlir::func::FuncOp"> {
     With AVX512-BF16, bf16 products that `tile-cpu-assign-order` will lay out by columns
     (more than 8 rows, or a `tile.batch_invariant` function) stay as they are when B is loaded
     for products alone and the reduction has an even length; so do those of 8 rows or fewer
-    whose B has rows of whole registers, multiples of 32 elements.
+    whose B has rows of whole registers, multiples of 32 elements. With the feature
+    slow-bf16-dot (a CPU that does fewer such products a second than those of f32 FMA) only
+    the latter do.
   }];
   let dependentDialects = ["::llmopt::tile::TileDialect", "::mlir::arith::ArithDialect"];
 }

@@ -70,13 +70,15 @@ Value widenAnyhow(OpBuilder &builder, Location loc, Value tile) {
 }
 
 /// Products that AVX512-BF16 does as they are: rows enough for lanes over rows, B loaded
-/// by rows, pairs along k.
+/// by rows, pairs along k. Where FMA does more products a second, that is few rows alone,
+/// which wait for memory.
 bool staysNarrow(tile::MmaOp mma, const CpuIsa &isa, bool invariant) {
   auto a = cast<RankedTensorType>(mma.getA().getType()),
        b = cast<RankedTensorType>(mma.getB().getType());
   int64_t rows = a.getDimSize(0);
   // With few rows lanes over rows would be idle: those products keep tiles by rows.
-  if (!isa.bf16Dot || !(invariant || rows > 8 || takesRowPairs(mma, isa)) ||
+  bool few = !invariant && rows <= 8;
+  if (!isa.bf16Dot || (few ? !takesRowPairs(mma, isa) : isa.slowBf16Dot) ||
       !a.getElementType().isBF16() || a.getDimSize(1) % 2 != 0 || b.getDimSize(0) == 1 ||
       b.getDimSize(1) == 1)
     return false;

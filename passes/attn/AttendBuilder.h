@@ -42,10 +42,18 @@ private:
   Value loadKeys(bool isValue, Value rows);
   bool hidesByData();
   Value onlySeen(Value addresses, Value scores);
-  /// exp2(x - m), where m stays -inf until a row sees a key: 0 stands in, exp2 gives 0.
-  llvm::SmallVector<Value> weight(mlir::OpBuilder &b, mlir::ValueRange x);
+  /// m, which stays -inf until a row sees a key: 0 stands in, so that weights are 0.
+  Value baseOf(Value m);
+  /// exp2(scores - base), a tile or a column.
+  Value weights(llvm::StringRef name, Value scores, Value base);
+  mlir::ResultRange choose(mlir::TypeRange types, Value condition,
+                           llvm::function_ref<mlir::SmallVector<Value>()> then,
+                           llvm::function_ref<mlir::SmallVector<Value>()> otherwise);
   State step(Value tile, State state, TileWalk *masked, Value partial = {});
-  Value scoresOf(Value products, Value key, TileWalk *masked, Value partial);
+  struct Scores {
+    Value scores, highest; ///< and the maximum of each row
+  };
+  Scores scoresOf(Value products, Value key, TileWalk *masked, Value partial);
   State walkKeys();
   mlir::SmallVector<Value> turnOfTwoLoops(TileWalk &walk, mlir::ValueRange carried);
   mlir::SmallVector<Value> turnOfOneLoop(TileWalk &walk, mlir::ValueRange carried);
@@ -66,7 +74,7 @@ private:
   /// `rowCount` rows: the item's for each slice, one after another.
   int64_t itemRows;
   int64_t rowCount, keys, slices;
-  bool oneLoop;
+  bool oneLoop, branchScores;
   attn::MaskBounds bounds;
   int64_t group;
 

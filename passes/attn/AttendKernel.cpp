@@ -18,8 +18,8 @@ using Pred = arith::CmpIPredicate;
 AttendBuilder::AttendBuilder(ModuleOp module, const Signature &signature, const KernelName &kernel)
     : op(signature.attention), k(module, op.getLoc(), signature, kernel.name),
       itemRows(kernel.rows), rowCount(kernel.rows * kernel.slices), keys(kernel.keys),
-      slices(kernel.slices), oneLoop(kernel.oneLoop), bounds(boundsOf(signature)),
-      group(op.getGroup()) {}
+      slices(kernel.slices), oneLoop(kernel.oneLoop), branchScores(kernel.branchScores),
+      bounds(boundsOf(signature)), group(op.getGroup()) {}
 
 void AttendBuilder::emit() {
   if (op.getScheduleAttr() && op.getScheduleAttr().getBatchInvariant())
@@ -181,9 +181,7 @@ AttendBuilder::State AttendBuilder::foldSlices(State state) {
   Value top = KernelBuilder::noted(
       "The slices' states become one: all scaled to the common maximum, then summed.",
       KernelBuilder::called("m_all", fold(tile::Combiner::Max, state.m, rowCount)));
-  Value alpha = KernelBuilder::called(
-      "alpha", k.map(columnF32(), {state.m, top},
-                     [&](OpBuilder &b, ValueRange x, Value, Value) { return weight(b, x); }));
+  Value alpha = weights("alpha", state.m, baseOf(top));
   auto folded = [&](StringRef name, tile::Combiner combiner, Value tile) {
     return KernelBuilder::called(name, fold(combiner, tile, itemRows));
   };

@@ -67,30 +67,68 @@ Value AttendBuilder::onlySeen(Value addresses, Value scores) {
                });
 }
 
-SmallVector<Value> AttendBuilder::weight(OpBuilder &b, ValueRange x) {
-  Value hidden = constant(b, -INFINITY);
-  Value unseen = arith::CmpFOp::create(b, k.loc, arith::CmpFPredicate::OEQ, x[1], hidden);
-  Value base = KernelBuilder::called(
-      "base", arith::SelectOp::create(b, k.loc, unseen, constant(b, 0), x[1]));
-  Value shifted = arith::SubFOp::create(b, k.loc, x[0], base);
-  return {math::Exp2Op::create(b, k.loc, shifted)};
+Value AttendBuilder::baseOf(Value m) {
+  return KernelBuilder::called(
+      "base", k.map(columnF32(), {m}, [&](OpBuilder &b, ValueRange x, Value, Value) {
+        Value unseen = arith::CmpFOp::create(b, k.loc, arith::CmpFPredicate::OEQ, x[0],
+                                             constant(b, -INFINITY));
+        return SmallVector<Value>{arith::SelectOp::create(b, k.loc, unseen, constant(b, 0), x[0])};
+      }));
+}
+
+Value AttendBuilder::weights(StringRef name, Value scores, Value base) {
+  auto type = cast<RankedTensorType>(scores.getType());
+  return KernelBuilder::called(
+      name, k.map(type, {scores, base}, [&](OpBuilder &b, ValueRange x, Value, Value) {
+        Value shifted = arith::SubFOp::create(b, k.loc, x[0], x[1]);
+        return SmallVector<Value>{math::Exp2Op::create(b, k.loc, shifted)};
+      }));
+}
+
+/// `condition` ? then() : otherwise(), one of which is run.
+ResultRange AttendBuilder::choose(TypeRange types, Value condition,
+                                  llvm::function_ref<SmallVector<Value>()> then,
+                                  llvm::function_ref<SmallVector<Value>()> otherwise) {
+  auto branch = scf::IfOp::create(k.b, k.loc, types, condition, true);
+  OpBuilder::InsertionGuard guard(k.b);
+  k.b.setInsertionPointToStart(branch.thenBlock());
+  scf::YieldOp::create(k.b, k.loc, then());
+  k.b.setInsertionPointToStart(branch.elseBlock());
+  scf::YieldOp::create(k.b, k.loc, otherwise());
+  return branch.getResults();
 }
 
 /// Scaled and modified scores of a tile that begins at `key`, masked as `step` says.
-Value AttendBuilder::scoresOf(Value products, Value key, TileWalk *masked, Value partial) {
-  ScoreMap map(k, rows, key, keyEnd, slices);
+AttendBuilder::Scores AttendBuilder::scoresOf(Value products, Value key, TileWalk *masked,
+                                              Value partial) {
+  auto map = [&] { return ScoreMap(k, rows, key, keyEnd, slices); };
+  auto withMaximum = [&](Value scores) -> Scores {
+    Value highest = KernelBuilder::noted(
+        "Online softmax: the new maximum of each row, the factor alpha of all that was summed "
+        "under the old one, the weights exp2(s - m), their sum.",
+        KernelBuilder::called("m_new", k.reduce(tile::Combiner::Max, scores)));
+    return {scores, highest};
+  };
   if (!partial)
-    return map.build(products, masked ? keyBegin : Value());
-  Value scores = map.build(products, Value());
-  auto branch = scf::IfOp::create(k.b, k.loc, TypeRange{scores.getType()}, partial, true);
-  KernelBuilder::noted("The mask, where the tile is not visible throughout.", branch.getResult(0));
-  OpBuilder::InsertionGuard guard(k.b);
-  k.b.setInsertionPointToStart(branch.thenBlock());
-  scf::YieldOp::create(k.b, k.loc,
-                       ScoreMap(k, rows, key, keyEnd, slices).buildMask(scores, keyBegin));
-  k.b.setInsertionPointToStart(branch.elseBlock());
-  scf::YieldOp::create(k.b, k.loc, scores);
-  return branch.getResult(0);
+    return withMaximum(map().build(products, masked ? keyBegin : Value()));
+
+  if (branchScores) {
+    auto side = [&](Value begin) {
+      Scores made = withMaximum(map().build(products, begin));
+      return SmallVector<Value>{made.scores, made.highest};
+    };
+    ResultRange made = choose(
+        {products.getType(), columnF32()}, partial, [&] { return side(keyBegin); },
+        [&] { return side(Value()); });
+    return {made[0], made[1]};
+  }
+  Value scores = map().build(products, Value());
+  using Values = SmallVector<Value>;
+  ResultRange seen = choose(
+      scores.getType(), partial, [&] { return Values{map().buildMask(scores, keyBegin)}; },
+      [&] { return Values{scores}; });
+  return withMaximum(
+      KernelBuilder::noted("The mask, where the tile is not visible throughout.", seen[0]));
 }
 
 /// One tile of keys: with `masked`, the mask and the item's key range are applied; with
@@ -100,16 +138,21 @@ AttendBuilder::State AttendBuilder::step(Value tile, State state, TileWalk *mask
   Value count = masked ? k.min(k.sub(keyEnd, key), k.idx(keys)) : k.idx(keys);
   auto addresses = [&](bool isValue) {
     Value all = KernelBuilder::called(isValue ? "v_rows" : "k_rows", keyRows(isValue, key, count));
-    if (!masked)
-      return all;
     // Keys that no row may see are zeros, whatever their memory holds.
-    return k.map(cast<RankedTensorType>(all.getType()), {all},
-                 [&](OpBuilder &b, ValueRange element, Value row, Value) -> SmallVector<Value> {
-                   Value wide = arith::IndexCastOp::create(b, k.loc, b.getIndexType(), row);
-                   Value seen = masked->mayContain(b, arith::AddIOp::create(b, k.loc, key, wide));
-                   Value none = arith::ConstantOp::create(b, k.loc, b.getI64IntegerAttr(-1));
-                   return {arith::SelectOp::create(b, k.loc, seen, element[0], none)};
-                 });
+    auto visible = [&] {
+      return k.map(cast<RankedTensorType>(all.getType()), {all},
+                   [&](OpBuilder &b, ValueRange element, Value row, Value) -> SmallVector<Value> {
+                     Value wide = arith::IndexCastOp::create(b, k.loc, b.getIndexType(), row);
+                     Value seen = masked->mayContain(b, arith::AddIOp::create(b, k.loc, key, wide));
+                     Value none = arith::ConstantOp::create(b, k.loc, b.getI64IntegerAttr(-1));
+                     return {arith::SelectOp::create(b, k.loc, seen, element[0], none)};
+                   });
+    };
+    if (partial && branchScores)
+      return Value(choose(
+          all.getType(), partial, [&] { return SmallVector<Value>{visible()}; },
+          [&] { return SmallVector<Value>{all}; })[0]);
+    return masked ? visible() : all;
   };
   Value keyTile = loadKeys(/*isValue=*/false, addresses(false));
   Value zero = k.splat(rowCount, keys / slices, 0);
@@ -117,22 +160,16 @@ AttendBuilder::State AttendBuilder::step(Value tile, State state, TileWalk *mask
                                         tile::MmaOp::create(k.b, k.named("s"), zero.getType(),
                                                             query, keyTile, zero,
                                                             /*transposeB=*/true, slices));
-  Value scores = scoresOf(products, key, masked, partial);
+  auto [scores, highest] = scoresOf(products, key, masked, partial);
 
-  Value highest = KernelBuilder::noted(
-      "Online softmax: the new maximum of each row, the factor alpha of all that was summed "
-      "under the old one, the weights exp2(s - m), their sum.",
-      KernelBuilder::called("m_new", k.reduce(tile::Combiner::Max, scores)));
   Value m = KernelBuilder::called(
       "m_new", k.map(columnF32(), {state.m, highest},
                      [&](OpBuilder &b, ValueRange x, Value, Value) -> SmallVector<Value> {
                        return {arith::MaximumFOp::create(b, k.loc, x[0], x[1])};
                      }));
-  auto weightOf = [&](OpBuilder &b, ValueRange x, Value, Value) { return weight(b, x); };
-  Value alpha = KernelBuilder::called("alpha", k.map(columnF32(), {state.m, m}, weightOf));
-  Value weights = KernelBuilder::called(
-      "weights", k.map(cast<RankedTensorType>(scores.getType()), {scores, m}, weightOf));
-  Value sum = KernelBuilder::called("row_sum", k.reduce(tile::Combiner::Sum, weights));
+  Value base = baseOf(m), alpha = weights("alpha", state.m, base);
+  Value p = weights("weights", scores, base);
+  Value sum = KernelBuilder::called("row_sum", k.reduce(tile::Combiner::Sum, p));
   Value l = KernelBuilder::called(
       "l", k.map(columnF32(), {state.l, alpha, sum},
                  [&](OpBuilder &b, ValueRange x, Value, Value) -> SmallVector<Value> {
@@ -144,8 +181,8 @@ AttendBuilder::State AttendBuilder::step(Value tile, State state, TileWalk *mask
   Value valueTile = loadKeys(/*isValue=*/true, valueRows);
   auto valueType = cast<RankedTensorType>(valueTile.getType()).getElementType();
   if (!valueType.isF32())
-    weights = KernelBuilder::called(
-        "packed", k.map(k.tileType(rowCount, keys / slices, valueType), {weights},
+    p = KernelBuilder::called(
+        "packed", k.map(k.tileType(rowCount, keys / slices, valueType), {p},
                         [&](OpBuilder &b, ValueRange x, Value, Value) -> SmallVector<Value> {
                           return {arith::TruncFOp::create(b, k.loc, valueType, x[0])};
                         }));
@@ -156,7 +193,7 @@ AttendBuilder::State AttendBuilder::step(Value tile, State state, TileWalk *mask
                        [&](OpBuilder &b, ValueRange x, Value, Value) -> SmallVector<Value> {
                          return {arith::MulFOp::create(b, k.loc, x[0], x[1])};
                        })));
-  Value acc = tile::MmaOp::create(k.b, k.named("acc"), scaled.getType(), weights, valueTile, scaled,
+  Value acc = tile::MmaOp::create(k.b, k.named("acc"), scaled.getType(), p, valueTile, scaled,
                                   /*transposeB=*/false, slices);
   return {acc, m, l};
 }

@@ -65,6 +65,7 @@ private:
       schedule.keys = keys;
     schedule.slices.assign(slices.begin(), slices.end());
     schedule.oneLoop = oneLoop;
+    schedule.branchScores = branchScores;
     if (rows.empty() && keys == 0)
       remarkSchedule(signature, schedule);
     return schedule;
@@ -112,7 +113,8 @@ std::vector<KernelName> llmopt::kernelsOf(const Signature &signature, StringRef 
   std::vector<KernelName> kernels;
   auto add = [&](bundle::KernelKind kind, const Twine &suffix, int64_t rows = 0, int64_t keys = 0,
                  int64_t slices = 1) {
-    kernels.push_back({kind, (spec + suffix).str(), rows, keys, slices, schedule.oneLoop});
+    kernels.push_back(
+        {kind, (spec + suffix).str(), rows, keys, slices, schedule.oneLoop, schedule.branchScores});
   };
   if (signature.append)
     add(bundle::KernelKind::Append, "_append");

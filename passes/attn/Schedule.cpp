@@ -31,6 +31,7 @@ Schedule llmopt::chooseCpuSchedule(const ScheduleRequest &request,
                                    const runtime::CpuTarget &target) {
   Schedule schedule;
   schedule.batchInvariant = request.batchInvariant;
+  schedule.oneLoop = schedule.branchScores = true;
   schedule.keys = request.keys > 0 ? request.keys : 64;
   int64_t lanes = std::max<int64_t>(1, target.vectorBits / 32);
   // Narrower vectors take longer for a row, and memory does not.

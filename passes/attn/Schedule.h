@@ -35,6 +35,9 @@ struct Schedule {
   /// Full and partial tiles by one body, whose mask is a branch, instead of a body each: half
   /// the code, and copies run ahead from full tiles into partial ones.
   bool oneLoop = false;
+  /// With `oneLoop`: each side of the branch makes the scores and their row maxima out of the
+  /// products, in one pass over memory; otherwise the mask alone is in the branch.
+  bool branchScores = false;
   /// What a tile costs besides its rows, in rows: reading and staging its keys and values.
   double overheadRows = 0;
   std::string reason; ///< one sentence with the numbers, for the remark

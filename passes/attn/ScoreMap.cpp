@@ -158,13 +158,20 @@ Value ScoreMap::inlineRegion(unsigned index, Value score) {
 
 Value ScoreMap::modify(Value score) {
   attn::AttentionOp op = k.signature.attention;
-  score = arith::MulFOp::create(region, k.loc, score, number(Attribute(), 0));
-  if (ArrayAttr scores = op.getScoresAttr())
-    for (Attribute modification : scores)
+  auto inLog2 = [&](OpBuilder &b, Value x) -> Value {
+    Value log2e = arith::ConstantOp::create(b, k.loc, b.getF32FloatAttr(std::numbers::log2e));
+    return arith::MulFOp::create(b, k.loc, x, log2e);
+  };
+  ArrayAttr modifications = op.getScoresAttr();
+  Value scale = number(Attribute(), 0);
+  if (!modifications && !isa<BlockArgument>(scale)) // one factor for all: made outside
+    return arith::MulFOp::create(region, k.loc, score,
+                                 KernelBuilder::called("scale_log2", inLog2(k.b, scale)));
+  score = arith::MulFOp::create(region, k.loc, score, scale);
+  if (modifications)
+    for (Attribute modification : modifications)
       score = cast<attn::ScoreAttrInterface>(modification).emitScore(*this, score);
-  Value log2e =
-      arith::ConstantOp::create(region, k.loc, region.getF32FloatAttr(std::numbers::log2e));
-  return arith::MulFOp::create(region, k.loc, score, log2e);
+  return inLog2(region, score);
 }
 
 Value ScoreMap::hide(Value score, Value keyBegin) {

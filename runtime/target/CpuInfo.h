@@ -31,6 +31,9 @@ struct CpuTarget {
   bool hasFma = false;
   bool hasF16c = false;    ///< f16 <-> f32 conversion of vectors
   bool hasBf16Dot = false; ///< products of bf16 pairs added to f32
+  /// Those do fewer products a second than FMA of f32 does, so that bf16 is better widened
+  /// wherever memory does not wait.
+  bool slowBf16Dot = false;
   uint64_t l1dBytes = 32 << 10, l2Bytes = 1 << 20, l3Bytes = 8 << 20;
   uint32_t threads = 1;
 

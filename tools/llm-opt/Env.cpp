@@ -86,6 +86,7 @@ int envCommand(int argc, char **argv) {
       {"threads", runtime::ThreadPool::defaultThreads()},
       {"vector_bits", target.vectorBits},
       {"bf16_dot", target.hasBf16Dot},
+      {"slow_bf16_dot", target.slowBf16Dot},
       {"l2_bytes", target.l2Bytes},
       {"features", runtime::featureString(*cpu)},
       {"nvrtc", nvrtcFacts()},

@@ -60,7 +60,12 @@ void MapEmitter::chooseWidth() {
   bool heavy = llvm::any_of(map.getBody().front(), [](Operation &op) {
     return llvm::isa<math::MathDialect>(op.getDialect());
   });
-  int64_t most = emit.target.registers == 32 ? (heavy ? 2 : 4) : 1;
+  // Addresses fill two registers a vector already, and LLVM is slow at wider ones.
+  bool addresses = llvm::any_of(map.getBody().front(), [](Operation &op) {
+    return llvm::any_of(op.getResultTypes(),
+                        [](Type type) { return type.isIndex() || type.isInteger(64); });
+  });
+  int64_t most = emit.target.registers < 32 || addresses ? 1 : heavy ? 2 : 4;
   width = emit.target.lanes;
   while (width < most * emit.target.lanes && padded % (2 * width) == 0)
     width *= 2;

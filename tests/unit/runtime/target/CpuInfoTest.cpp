@@ -101,7 +101,11 @@ TEST(CpuInfo, TargetsFollowFromFeatures) {
       {"avx2", "fma", "f16c", "avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512bf16"}));
   EXPECT_EQ(wide.vectorBits, 512u);
   EXPECT_EQ(wide.registers, 32u);
-  EXPECT_TRUE(wide.hasBf16Dot);
+  EXPECT_TRUE(wide.hasBf16Dot && !wide.slowBf16Dot);
+  CpuInfo intel = makeInfo({"avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512bf16"});
+  intel.vendor = "GenuineIntel";
+  EXPECT_TRUE(targetOf(intel).slowBf16Dot);
+  EXPECT_FALSE(targetOf(limitCpu(intel, CpuLevel::Avx512)).slowBf16Dot);
 }
 
 TEST(CpuInfo, MissingFeaturesAreNamed) {
