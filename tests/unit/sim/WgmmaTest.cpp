@@ -199,7 +199,7 @@ void expectProduct(const Product &p) {
 }
 
 /// An operand of that many rows, as densely as the layout allows.
-Operand dense(Layout layout, bool transposed, uint32_t base, uint32_t rows, uint32_t bytes) {
+Operand dense(Layout layout, bool transposed, uint32_t base, uint32_t rows) {
   Operand o{layout, transposed, base, 0, 0};
   uint32_t span = rowBytes(layout);
   if (!transposed) {
@@ -212,7 +212,6 @@ Operand dense(Layout layout, bool transposed, uint32_t base, uint32_t rows, uint
     o.stride = 8 * span;      // the next 8 k
     o.leading = 2 * o.stride; // the next `span` bytes of rows
   }
-  static_cast<void>(bytes);
   return o;
 }
 
@@ -220,8 +219,8 @@ Product productOf(uint32_t n, Layout a, bool transposeA, Layout b, bool transpos
   Product p;
   p.n = n;
   p.encodeA = p.encodeB = &bf16;
-  p.a = dense(a, transposeA, 0, 64, 2);
-  p.b = dense(b, transposeB, 8192, n, 2);
+  p.a = dense(a, transposeA, 0, 64);
+  p.b = dense(b, transposeB, 8192, n);
   return p;
 }
 

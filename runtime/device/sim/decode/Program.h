@@ -34,7 +34,7 @@ enum class Flow : uint8_t {
   Exit,     ///< the lanes end
   Converge, ///< first waits for the lanes that Inst::need names
   Barrier,  ///< of the block; `run` then only records the lanes' contribution
-  Wait,     ///< `run` leaves the lanes that must wait in Warp::blocked
+  Wait,     ///< `run` leaves lanes that must wait in Warp::blocked, or says Warp::yielded
   Group,    ///< `run` once all warps of the warpgroup are there, for all of them
 };
 

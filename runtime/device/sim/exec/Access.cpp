@@ -90,9 +90,10 @@ std::byte *locate(Warp &warp, Space space, uint32_t lane, uint64_t address, uint
   }
   switch (space) {
   case Space::Shared: {
-    Block *block = warp.block->resolve(warp, lane, address);
-    if (!block)
-      return nullptr;
+    Block *block = warp.block;
+    if (address >> kRankShift) [[unlikely]]
+      if (!(block = block->resolve(warp, lane, address)))
+        return nullptr;
     return locateWindow(warp, FaultKind::SharedOutOfBounds, "shared", block->shared(),
                         warp.block->launch().sharedBytes, lane, address, bytes, kind);
   }

@@ -305,7 +305,7 @@ Step wait(Warp &warp, size_t index, const Inst &inst, LaneMask mask) {
   path.mbarrier = nullptr;
   if (!warp.blocked) {
     ++path.pc;
-    return warp.paths.size() > 1 ? Step::Repick : Step::Continue;
+    return warp.paths.size() > 1 || warp.yielded ? Step::Repick : Step::Continue;
   }
   // Issued when it succeeds.
   warp.tally->at[pc].issued -= mask == warp.blocked;
@@ -412,8 +412,7 @@ uint64_t runWarp(Warp &warp, uint64_t limit) {
         if (mask)
           inst.run(warp, inst, mask);
         ++pc;
-        if (warp.faulted || issued >= limit || warp.yielded ||
-            (!alone && overtaken(warp, index, pc))) {
+        if (warp.faulted || issued >= limit || (!alone && overtaken(warp, index, pc))) {
           warp.paths[index].pc = pc;
           step = Step::Repick;
           break;

@@ -224,7 +224,7 @@ Status decodeWait(InstDecoder &d, Space space, bool suspends) {
   LLMOPT_RETURN_IF_ERROR(d.expectOperands(3, suspends ? 4 : 3));
   bool parity = d.take("parity");
   d.inst.mode |= parity ? kParity : 0;
-  d.inst.flow = suspends ? Flow::Wait : Flow::Next;
+  d.inst.flow = Flow::Wait;
   d.inst.run = suspends ? &tryWait : &testWait;
   LLMOPT_RETURN_IF_ERROR(d.output(Field::D, 0, Type::Pred));
   LLMOPT_RETURN_IF_ERROR(decodeAddress(d, 1, space));
