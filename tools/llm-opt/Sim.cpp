@@ -80,7 +80,7 @@ struct Settings {
 };
 
 runtime::Status simulate(const Settings &settings, sim::Fault &fault, sim::Counters &counters,
-                         sim::Profile &profile) {
+                         sim::Profile &profile, std::vector<sim::Fault> &warnings) {
   runtime::StatusOr<std::vector<uint8_t>> text = runtime::readFile(settings.ptx, kMaxPtxBytes);
   if (!text)
     return text.status();
@@ -97,7 +97,7 @@ runtime::Status simulate(const Settings &settings, sim::Fault &fault, sim::Count
                    array.writable ? sim::Access::ReadWrite : sim::Access::ReadOnly));
   runtime::StatusOr<sim::Counters> result =
       sim::run(**module, memory, launch.launch, settings.options, &fault,
-               settings.profile ? &profile : nullptr);
+               settings.profile ? &profile : nullptr, &warnings);
   if (!result)
     return result.status();
   counters = *result;
@@ -125,6 +125,9 @@ int simCommand(int argc, char **argv) {
       ->check(positive());
   app.add_flag("--relaxed", settings.relaxed,
                "leave out the checks that take time: races, missing waits, what was never written");
+  app.add_flag("--strict", settings.options.unprovenFaults,
+               "what may be right on hardware, and cannot be decided here, is a fault and no "
+               "warning");
   app.add_flag("--profile", settings.profile, "print what each source line and array saw");
   app.add_option("--budget", settings.options.stepBudget,
                  "warp instructions of a block before it counts as hanging");
@@ -135,7 +138,10 @@ int simCommand(int argc, char **argv) {
   sim::Counters counters;
   sim::Profile profile;
   settings.options.strict = !settings.relaxed;
-  runtime::Status status = simulate(settings, fault, counters, profile);
+  std::vector<sim::Fault> warnings;
+  runtime::Status status = simulate(settings, fault, counters, profile, warnings);
+  for (const sim::Fault &warning : warnings)
+    fmt::print(stderr, "llm-opt sim: warning: {}\n", warning.message());
   if (settings.json && !fault.kernel.empty())
     fmt::print("{}\n", ordered_json{{"fault", toJson(fault)}}.dump(2));
   if (!status.ok()) {
@@ -143,6 +149,8 @@ int simCommand(int argc, char **argv) {
     return 1;
   }
   ordered_json result = {{"counters", toJson(counters)}};
+  for (const sim::Fault &warning : warnings)
+    result["warnings"].push_back(toJson(warning));
   if (settings.profile)
     result["profile"] = profileJson(profile);
   if (settings.json) {

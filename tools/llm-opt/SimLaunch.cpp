@@ -1,6 +1,7 @@
 #include "tools/llm-opt/SimLaunch.h"
 
 #include "runtime/base/Half.h"
+#include "tools/llm-opt/SimTensorMap.h"
 
 #include <cmath>
 #include <cstring>
@@ -70,14 +71,20 @@ public:
     if (text.is_discarded() || !text.is_object())
       return invalidArgument("'{}' is not a JSON object", path);
     for (const auto &[key, value] : text.items())
-      if (key != "kernel" && key != "grid" && key != "block" && key != "shared" && key != "params")
+      if (key != "kernel" && key != "grid" && key != "block" && key != "cluster" &&
+          key != "shared" && key != "params")
         return invalidArgument(
-            "'{}' has an entry '{}'; kernel, grid, block, shared and params are known", path, key);
+            "'{}' has an entry '{}'; kernel, grid, block, cluster, shared and params are known",
+            path, key);
     const sim::KernelInfo *kernel = nullptr;
     LLMOPT_RETURN_IF_ERROR(findKernel(text, kernel));
     result.kernel = kernel->name;
     LLMOPT_RETURN_IF_ERROR(readAxes(text, "grid", result.launch.grid));
     LLMOPT_RETURN_IF_ERROR(readAxes(text, "block", result.launch.block));
+    if (text.contains("cluster")) {
+      result.launch.cluster = {1, 1, 1};
+      LLMOPT_RETURN_IF_ERROR(readAxes(text, "cluster", result.launch.cluster));
+    }
     json shared = text.value("shared", json(0u));
     if (!shared.is_number_unsigned())
       return invalidArgument("'shared' is {}; a number of bytes is wanted", shared.dump());
@@ -141,6 +148,8 @@ private:
                    std::vector<uint8_t> &bytes) {
     if (param.contains("npy") || param.contains("shape"))
       return readArray(param, index, result, bytes);
+    if (param.size() == 1 && param.contains("tensormap") && param["tensormap"].is_object())
+      return readMap(param["tensormap"], index, result, bytes);
     if (param.size() == 1 && param.contains("bytes"))
       return readBytes(param["bytes"], bytes);
     if (param.size() == 1) {
@@ -153,9 +162,10 @@ private:
         return {};
       }
     }
-    return invalidArgument("{} is neither an array (npy, or type, shape and fill), nor a number "
-                           "({{\"i32\": 5}}), nor bytes ({{\"bytes\": \"00ff\"}})",
-                           param.dump());
+    return invalidArgument(
+        "{} is neither an array (npy, or type, shape and fill), nor a tensor "
+        "map, nor a number ({{\"i32\": 5}}), nor bytes ({{\"bytes\": \"00ff\"}})",
+        param.dump());
   }
 
   static Status readBytes(const json &value, std::vector<uint8_t> &bytes) {
@@ -186,6 +196,17 @@ private:
     }
     result.arrays.push_back(std::move(array));
     append(bytes, result.arrays.back().array.bytes.data());
+    return {};
+  }
+
+  /// An array, of which the kernel gets a tensor map in place of the address.
+  Status readMap(const json &param, size_t index, SimLaunch &result, std::vector<uint8_t> &bytes) {
+    LLMOPT_RETURN_IF_ERROR(readArray(param, index, result, bytes));
+    runtime::StatusOr<sim::EncodedTensorMap> map = readTensorMap(param, result.arrays.back().array);
+    if (!map)
+      return map.status();
+    bytes.resize(sim::kTensorMapBytes);
+    std::memcpy(bytes.data(), map->bytes.data(), sim::kTensorMapBytes);
     return {};
   }
 

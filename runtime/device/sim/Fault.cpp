@@ -42,6 +42,18 @@ std::string_view toString(FaultKind kind) {
     return "global-race";
   case FaultKind::UnfinishedCopy:
     return "unfinished-copy";
+  case FaultKind::UnfinishedProduct:
+    return "unfinished-wgmma";
+  case FaultKind::MissingProxyFence:
+    return "missing-proxy-fence";
+  case FaultKind::MissingWgmmaFence:
+    return "missing-wgmma-fence";
+  case FaultKind::TransactionCount:
+    return "transaction-count";
+  case FaultKind::UnprovenInit:
+    return "unproven-init";
+  case FaultKind::UnprovenRelease:
+    return "unproven-release";
   case FaultKind::StepBudget:
     return "step-budget";
   case FaultKind::Trap:
@@ -50,6 +62,10 @@ std::string_view toString(FaultKind kind) {
     return "call-failure";
   }
   return "unknown";
+}
+
+bool isUnproven(FaultKind kind) {
+  return kind == FaultKind::UnprovenInit || kind == FaultKind::UnprovenRelease;
 }
 
 std::string Fault::message() const {

@@ -27,11 +27,21 @@ enum class FaultKind : uint8_t {
   UninitialisedRegister, ///< a register without a value decides or leaves the thread
   SharedRace,            ///< two threads of a block, one of which writes, without order
   GlobalRace,            ///< two blocks, one of which writes, without order
-  UnfinishedCopy,        ///< touches the target of a cp.async that was not waited for
+  UnfinishedCopy,        ///< touches the target of a copy that was not waited for
+  UnfinishedProduct,     ///< touches registers of a wgmma that was not waited for
+  MissingProxyFence,     ///< a store that the async proxy sees without fence.proxy.async
+  MissingWgmmaFence,     ///< registers of a wgmma that were written since the last fence
+  TransactionCount,      ///< bytes that an mbarrier expects and that never come
+  UnprovenInit,          ///< a copy arrives at an mbarrier whose init no fence follows
+  UnprovenRelease,       ///< shared memory freed by one warp for its warpgroup
   StepBudget,            ///< more steps than Options::stepBudget
   Trap,                  ///< trap, or a failed device assertion
   CallFailure,           ///< an indirect branch out of its table
 };
+
+/// True for what may be right on hardware and cannot be decided here: a warning,
+/// unless Options::unprovenFaults.
+bool isUnproven(FaultKind kind);
 
 /// "global-out-of-bounds", ...: stable, for JSON.
 std::string_view toString(FaultKind kind);

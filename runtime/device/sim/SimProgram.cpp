@@ -66,11 +66,6 @@ Status SimProgram::initialise(const std::optional<CudaArch> &wanted) {
     if (!(*module)->kernel(kernel.entry))
       return makeStatus(StatusCode::DataLoss, "the PTX for {} has no kernel '{}'",
                         held.images[*image].cpu, kernel.entry);
-    if (kernel.clusterBlocks != 1)
-      return makeStatus(StatusCode::Unsupported,
-                        "kernel '{}' wants clusters of {} blocks; blocks by themselves are "
-                        "simulated",
-                        kernel.entry, kernel.clusterBlocks);
     modules.push_back(*std::move(module));
     choice += fmt::format("{}{}: PTX for {}", choice.empty() ? "" : "; ", kernel.entry,
                           held.images[*image].cpu);
@@ -140,6 +135,7 @@ Status SimProgram::run(const KernelCall &call, uint32_t workers) const {
   launch.kernel = kernel.entry;
   launch.grid = {workers, 1, 1};
   launch.block = {kernel.blockThreads, 1, 1};
+  launch.cluster = {kernel.clusterBlocks, 1, 1};
   launch.dynamicShared = kernel.sharedBytes;
   launch.params = std::as_bytes(call.params);
   sim::Fault fault;

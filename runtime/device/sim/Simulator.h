@@ -51,6 +51,9 @@ struct KernelInfo {
   /// .maxntid, .reqntid and .minnctapersm; zeros where the kernel has none.
   std::array<uint32_t, 3> maxThreads = {0, 0, 0};
   std::array<uint32_t, 3> requiredThreads = {0, 0, 0};
+  /// .reqnctapercluster, zeros where the kernel has none; .explicitcluster.
+  std::array<uint32_t, 3> requiredCluster = {0, 0, 0};
+  bool explicitCluster = false;
 };
 
 namespace detail {
@@ -96,6 +99,8 @@ struct Launch {
   uint32_t dynamicShared = 0;
   /// The kernel's parameter space, laid out as KernelInfo::params says.
   std::span<const std::byte> params;
+  /// Blocks of a cluster; zeros: as the kernel requires, else one.
+  std::array<uint32_t, 3> cluster = {0, 0, 0};
 };
 
 struct Options {
@@ -112,15 +117,18 @@ struct Options {
   /// Finds races, reads of what was never written and missing waits as well;
   /// such a run takes about twice the time.
   bool strict = true;
+  /// What cannot be decided (see isUnproven) is a fault and no warning.
+  bool unprovenFaults = false;
 };
 
 /// Runs one grid to its end. A mistake of the kernel is InvalidArgument with the
 /// text of the fault (and the fault itself in `*fault`); where several blocks
 /// have one, it is that of the first block. What the blocks wrote until then
 /// stays written. A launch that does not fit the kernel is InvalidArgument too.
-/// `*profile` gets what each instruction and each buffer saw.
+/// `*profile` gets what each instruction and each buffer saw; `*warnings` what
+/// isUnproven, each instruction's once.
 runtime::StatusOr<Counters> run(const Module &module, GlobalMemory &memory, const Launch &launch,
                                 const Options &options = {}, Fault *fault = nullptr,
-                                Profile *profile = nullptr);
+                                Profile *profile = nullptr, std::vector<Fault> *warnings = nullptr);
 
 } // namespace llmopt::sim

@@ -68,9 +68,10 @@ ptx::Space InstDecoder::takeSpace() {
     Space space;
   };
   constexpr Row kSpaces[] = {{"global", Space::Global},      {"shared", Space::Shared},
-                             {"shared::cta", Space::Shared}, {"local", Space::Local},
-                             {"param", Space::Param},        {"param::entry", Space::Param},
-                             {"param::func", Space::Param},  {"const", Space::Const}};
+                             {"shared::cta", Space::Shared}, {"shared::cluster", Space::Shared},
+                             {"local", Space::Local},        {"param", Space::Param},
+                             {"param::entry", Space::Param}, {"param::func", Space::Param},
+                             {"const", Space::Const}};
   for (const Row &row : kSpaces)
     if (take(row.name))
       return row.space;
@@ -130,16 +131,22 @@ constexpr SpecialName kSpecials[] = {
     {"%total_smem_size", Special::TotalSmemSize},
     {"%smid", Special::Zero},
     {"%gridid", Special::Zero},
-    {"%cluster_ctaid.x", Special::Zero},
-    {"%cluster_ctaid.y", Special::Zero},
-    {"%cluster_ctaid.z", Special::Zero},
-    {"%cluster_ctarank", Special::Zero},
-    {"%is_explicit_cluster", Special::Zero},
     {"%nsmid", Special::One},
-    {"%cluster_nctaid.x", Special::One},
-    {"%cluster_nctaid.y", Special::One},
-    {"%cluster_nctaid.z", Special::One},
-    {"%cluster_nctarank", Special::One},
+    {"%clusterid.x", Special::ClusterIdX},
+    {"%clusterid.y", Special::ClusterIdY},
+    {"%clusterid.z", Special::ClusterIdZ},
+    {"%nclusterid.x", Special::NclusterIdX},
+    {"%nclusterid.y", Special::NclusterIdY},
+    {"%nclusterid.z", Special::NclusterIdZ},
+    {"%cluster_ctaid.x", Special::ClusterCtaidX},
+    {"%cluster_ctaid.y", Special::ClusterCtaidY},
+    {"%cluster_ctaid.z", Special::ClusterCtaidZ},
+    {"%cluster_nctaid.x", Special::ClusterNctaidX},
+    {"%cluster_nctaid.y", Special::ClusterNctaidY},
+    {"%cluster_nctaid.z", Special::ClusterNctaidZ},
+    {"%cluster_ctarank", Special::ClusterCtarank},
+    {"%cluster_nctarank", Special::ClusterNctarank},
+    {"%is_explicit_cluster", Special::IsExplicitCluster},
 };
 
 } // namespace
@@ -197,11 +204,15 @@ Status InstDecoder::reference(Field field, const Operand &operand, Type type, bo
   }
   if (operand.negated && cls != RegClass::Predicate)
     return invalid("'!' is allowed on predicates only");
+  refer(field, reg, output);
+  return {};
+}
+
+void InstDecoder::refer(Field field, uint32_t reg, bool output) {
   RegRef ref{kernel.nextInst(), 0, reg, field, output};
   if (field == Field::List)
     ref.index = inst.outputs + inst.inputs;
   kernel.addReference(ref);
-  return {};
 }
 
 Status InstDecoder::output(Field field, const Operand &operand, Type type) {
@@ -233,12 +244,28 @@ runtime::StatusOr<AddressBase> InstDecoder::address(Field field, size_t index) {
   const Operand &outer = operand(index);
   if (outer.kind != Operand::Kind::Address || outer.parts.size() != 1)
     return invalid("an address in brackets is expected");
-  const Operand &base = outer.parts[0];
+  return address(field, outer.parts[0]);
+}
+
+runtime::StatusOr<AddressBase> InstDecoder::listAddress(const Operand &base) {
+  runtime::StatusOr<AddressBase> result = address(Field::List, base);
+  if (!result)
+    return result;
+  ++inst.inputs;
+  Operand offset;
+  offset.kind = Operand::Kind::Integer;
+  offset.bits = static_cast<uint64_t>(inst.imm);
+  inst.imm = 0;
+  LLMOPT_RETURN_IF_ERROR(listInput(offset, Type::B64));
+  return result;
+}
+
+runtime::StatusOr<AddressBase> InstDecoder::address(Field field, const Operand &base) {
   AddressBase result;
   if (base.kind == Operand::Kind::Integer) {
     result.wide = true;
     inst.imm = static_cast<int64_t>(base.bits);
-    kernel.addReference({kernel.nextInst(), 0, kernel.literalRow(RegClass::Wide, 0), field, false});
+    refer(field, kernel.literalRow(RegClass::Wide, 0));
     return result;
   }
   const KernelDecoder::Symbol *symbol =
@@ -257,7 +284,7 @@ runtime::StatusOr<AddressBase> InstDecoder::address(Field field, size_t index) {
     result.wide = classOf(symbol->type) == RegClass::Wide;
     reg = symbol->reg;
   }
-  kernel.addReference({kernel.nextInst(), 0, reg, field, false});
+  refer(field, reg);
   return result;
 }
 

@@ -71,6 +71,9 @@ public:
   RegClass widthOf(const ptx::Operand &operand, ptx::Type type) const;
   /// Row of the base into `field`, the offset into inst.imm.
   runtime::StatusOr<AddressBase> address(Field field, size_t index);
+  runtime::StatusOr<AddressBase> address(Field field, const ptx::Operand &base);
+  /// An address as two rows of the list: the base, and the offset (64 bits).
+  runtime::StatusOr<AddressBase> listAddress(const ptx::Operand &base);
   /// A literal integer.
   runtime::StatusOr<uint64_t> literal(size_t index);
 
@@ -89,6 +92,7 @@ private:
   friend class KernelDecoder;
 
   runtime::Status reference(Field field, const ptx::Operand &operand, ptx::Type type, bool output);
+  void refer(Field field, uint32_t reg, bool output = false);
 
   std::vector<std::string_view> modifiers;
   bool anyWidth = false;

@@ -355,6 +355,8 @@ runtime::StatusOr<Kernel> KernelDecoder::decode() {
   kernel.info.name = function.name;
   kernel.info.maxThreads = function.maxThreads;
   kernel.info.requiredThreads = function.requiredThreads;
+  kernel.info.requiredCluster = function.requiredCluster;
+  kernel.info.explicitCluster = function.explicitCluster || function.requiredCluster[0] != 0;
   openScope();
   LLMOPT_RETURN_IF_ERROR(declareModuleVariables());
   openScope();
@@ -384,6 +386,7 @@ runtime::StatusOr<Kernel> KernelDecoder::decode() {
     constant.value += kernel.dynamicSharedOffset;
   }
   trackUndefined(kernel, registers, refs, allocateSlots(kernel, registers, refs));
+  trackWgmmaRegisters(kernel, registers, refs);
   return std::move(kernel);
 }
 

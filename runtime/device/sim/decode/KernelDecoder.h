@@ -136,4 +136,8 @@ std::vector<uint32_t> allocateSlots(Kernel &kernel, const std::vector<VirtualReg
 void trackUndefined(Kernel &kernel, const std::vector<VirtualReg> &registers,
                     std::vector<RegRef> refs, const std::vector<uint32_t> &liveAtEntry);
 
+/// Fills Kernel::wgmmaRegisters and their uses.
+void trackWgmmaRegisters(Kernel &kernel, const std::vector<VirtualReg> &registers,
+                         std::vector<RegRef> refs);
+
 } // namespace llmopt::sim

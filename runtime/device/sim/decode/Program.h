@@ -34,6 +34,8 @@ enum class Flow : uint8_t {
   Exit,     ///< the lanes end
   Converge, ///< first waits for the lanes that Inst::need names
   Barrier,  ///< of the block; `run` then only records the lanes' contribution
+  Wait,     ///< `run` leaves lanes that must wait in Warp::blocked, or says Warp::yielded
+  Group,    ///< `run` once all warps of the warpgroup are there, for all of them
 };
 
 /// Which lanes a converging instruction waits for.
@@ -66,7 +68,7 @@ struct Inst {
   Need need = Need::None;
   InstClass cls = InstClass::Integer;
   bool guardNegated = false;
-  bool tracked = false; ///< see Kernel::tracked
+  bool tracked = false; ///< see Kernel::tracked and Kernel::wgmmaRegisters
   Masking masking = Masking::None;
   uint8_t outputs = 0; ///< of `list`, which has outputs first
   uint8_t inputs = 0;
@@ -111,8 +113,23 @@ enum class Special : uint8_t {
   LanemaskGt,
   DynamicSmemSize,
   TotalSmemSize,
-  Zero, ///< smid, gridid, ranks in a cluster of one
-  One,  ///< nsmid, sizes of a cluster of one
+  Zero, ///< smid, gridid
+  One,  ///< nsmid
+  ClusterIdX,
+  ClusterIdY,
+  ClusterIdZ,
+  NclusterIdX,
+  NclusterIdY,
+  NclusterIdZ,
+  ClusterCtaidX,
+  ClusterCtaidY,
+  ClusterCtaidZ,
+  ClusterNctaidX,
+  ClusterNctaidY,
+  ClusterNctaidZ,
+  ClusterCtarank,
+  ClusterNctarank,
+  IsExplicitCluster,
 };
 
 /// Where an instruction stands in the PTX and, by the line table, in the source.
@@ -127,14 +144,30 @@ struct Place {
 struct TrackedUse {
   enum class Role : uint8_t {
     Guard,
-    Needed, ///< must have a value
-    First,  ///< operand a: without it the results have no value, but for Inst::masking
-    Second, ///< operand b
-    Passed, ///< others: the same
+    Needed,      ///< must have a value
+    First,       ///< operand a: without it the results have no value, but for Inst::masking
+    Second,      ///< operand b
+    Passed,      ///< others: the same
+    Accumulator, ///< the same, where predicate c of the instruction is true
     Result,
   };
   uint32_t reg = 0; ///< of Kernel::tracked
   Role role = Role::Needed;
+};
+
+/// An instruction's use of a register that is an operand of some wgmma, and so may be
+/// under way; of moves between such registers too.
+struct WgmmaUse {
+  enum class Role : uint8_t {
+    Read,
+    Written,
+    MovedFrom, ///< to the next use, which is MovedTo: what is under way goes with it
+    MovedTo,
+    Accumulator, ///< of a wgmma
+    Fragment,    ///< A of a wgmma
+  };
+  uint32_t reg = 0; ///< of Kernel::wgmmaRegisters
+  Role role = Role::Read;
 };
 
 struct Kernel {
@@ -148,12 +181,17 @@ struct Kernel {
   /// their uses by instruction.
   std::vector<std::string> tracked;
   std::vector<std::vector<TrackedUse>> trackedUses;
+  /// Names of the registers that wgmmas work on, and their uses by instruction.
+  std::vector<std::string> wgmmaRegisters;
+  std::vector<std::vector<WgmmaUse>> wgmmaUses;
   uint32_t registerBytes = 0;
   uint32_t predicates = 0;
   uint32_t dynamicSharedOffset = 0;
   bool dynamicShared = false;
   /// Its blocks communicate through global memory, so that they run in order.
   bool ordered = false;
+  /// It has instructions that work on their own: mbarriers, bulk copies, wgmma.
+  bool async = false;
 };
 
 /// A .global or .const variable of the module.
@@ -214,5 +252,10 @@ inline constexpr uint64_t kWindowBytes = uint64_t{1} << 32;
 inline constexpr uint64_t kSharedWindow = 0xff01'0000'0000'0000;
 inline constexpr uint64_t kLocalWindow = 0xff02'0000'0000'0000;
 inline constexpr uint64_t kParamWindow = 0xff03'0000'0000'0000;
+
+/// Shared memory of another block of the cluster: an address of the same space, with
+/// 1 + the block's rank above bit 24 (0 there: of the block itself).
+inline constexpr uint32_t kRankShift = 24;
+inline constexpr uint32_t kOffsetMask = (1u << kRankShift) - 1;
 
 } // namespace llmopt::sim

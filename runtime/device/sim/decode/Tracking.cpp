@@ -35,7 +35,10 @@ TrackedUse::Role roleOf(const Kernel &kernel, const RegRef &ref) {
     return Role::Result;
   if (ref.field == Field::Guard)
     return Role::Guard;
-  if (needsValues(kernel.code[ref.inst].cls))
+  const Inst &inst = kernel.code[ref.inst];
+  if (inst.flow == Flow::Group && ref.field == Field::List && ref.index >= inst.inputs)
+    return Role::Accumulator; // of the list those behind D and A
+  if (needsValues(inst.cls))
     return Role::Needed;
   if (ref.field == Field::A)
     return Role::First;
@@ -44,7 +47,8 @@ TrackedUse::Role roleOf(const Kernel &kernel, const RegRef &ref) {
 
 bool passesOn(TrackedUse::Role role) {
   using Role = TrackedUse::Role;
-  return role == Role::First || role == Role::Second || role == Role::Passed;
+  return role == Role::First || role == Role::Second || role == Role::Passed ||
+         role == Role::Accumulator;
 }
 
 } // namespace

@@ -69,6 +69,14 @@ Space spaceOf(uint64_t &address) {
   return Space::Global;
 }
 
+bool staysInBlock(Warp &warp, uint32_t lane, uint64_t address) {
+  if (address >> kRankShift == 0)
+    return true;
+  warp.fault(FaultKind::InvalidAddress, lane, address,
+             "an address of another block's shared memory, in an instruction for the own one");
+  return false;
+}
+
 std::byte *locate(Warp &warp, Space space, uint32_t lane, uint64_t address, uint32_t bytes,
                   AccessKind kind) {
   if (space == Space::Generic)
@@ -81,9 +89,14 @@ std::byte *locate(Warp &warp, Space space, uint32_t lane, uint64_t address, uint
     return nullptr;
   }
   switch (space) {
-  case Space::Shared:
-    return locateWindow(warp, FaultKind::SharedOutOfBounds, "shared", warp.block->shared(),
+  case Space::Shared: {
+    Block *block = warp.block;
+    if (address >> kRankShift) [[unlikely]]
+      if (!(block = block->resolve(warp, lane, address)))
+        return nullptr;
+    return locateWindow(warp, FaultKind::SharedOutOfBounds, "shared", block->shared(),
                         warp.block->launch().sharedBytes, lane, address, bytes, kind);
+  }
   case Space::Local: {
     uint64_t frame = warp.kernel->info.localBytes;
     return locateWindow(warp, FaultKind::LocalOutOfBounds, "local",

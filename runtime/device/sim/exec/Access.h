@@ -43,6 +43,10 @@ struct LaneAddresses {
   }
 };
 
+/// False and a fault of the warp for an address of another block's shared memory, which
+/// the instruction cannot reach.
+bool staysInBlock(Warp &warp, uint32_t lane, uint64_t address);
+
 // What follows counts the access of an instruction and, in a strict run, checks
 // that it is ordered with others; it comes after the data has moved.
 

@@ -1,5 +1,5 @@
 // The barriers of a block: who has arrived, and what happens when all have.
-#include "runtime/device/sim/exec/Block.h"
+#include "runtime/device/sim/exec/Cluster.h"
 #include "runtime/device/sim/exec/SharedChecks.h"
 #include "runtime/device/sim/ops/Modes.h"
 
@@ -40,9 +40,10 @@ void Block::arrive(Warp &warp, uint32_t number, uint32_t expected, LaneMask lane
     return;
   }
   ++tally.barriers;
+  owner.noteEvent();
   barrier.lastArrival = warp.pc;
   if (sharedChecks)
-    sharedChecks->clocks.release(warp.index, barrier.clock);
+    clocks()->release(warp.agent, barrier.clock);
   barrier.arrived[warp.index] |= lanes;
   barrier.threads += wholeWarp ? kLanes : static_cast<uint32_t>(std::popcount(lanes));
   warp.barrierNumber = number;
@@ -82,7 +83,7 @@ void Block::release(uint32_t number) {
   if (sharedChecks && barrier.expected == 0)
     for (Warp &warp : warps) // who has ended counts as arrived
       if (!warp.alive)
-        sharedChecks->clocks.release(warp.index, barrier.clock);
+        clocks()->release(warp.agent, barrier.clock);
   for (Warp &warp : warps) {
     for (Path &path : warp.paths) {
       if (path.state != Path::State::AtBarrier || path.barrier != number)
@@ -96,7 +97,7 @@ void Block::release(uint32_t number) {
                           (mode == BarrierMode::And ? barrier.all : barrier.any) ? kAllLanes : 0,
                           path.lanes);
       if (sharedChecks)
-        sharedChecks->clocks.acquire(warp.index, barrier.clock);
+        clocks()->acquire(warp.agent, barrier.clock);
       path.state = Path::State::Ready;
       ++path.pc;
     }

@@ -1,6 +1,8 @@
 #include "runtime/device/sim/exec/Block.h"
 
+#include "runtime/device/sim/exec/Cluster.h"
 #include "runtime/device/sim/exec/SharedChecks.h"
+#include "runtime/device/sim/exec/Transfers.h"
 #include "runtime/device/sim/ops/Modes.h"
 
 #include <algorithm>
@@ -23,6 +25,20 @@ void Warp::fault(FaultKind kind, std::optional<uint32_t> lane, std::optional<uin
   if (faulted || block->faulted())
     return;
   faulted = true;
+  block->setFault(describe(kind, lane, address, std::move(detail), std::move(buffer)));
+}
+
+bool Warp::warned(FaultKind kind) const { return block->hasWarning(pc, kind); }
+
+void Warp::warn(FaultKind kind, std::optional<uint32_t> lane, std::optional<uint64_t> address,
+                std::string detail) {
+  if (block->launch().unprovenFaults)
+    return fault(kind, lane, address, std::move(detail));
+  block->addWarning(pc, describe(kind, lane, address, std::move(detail), {}));
+}
+
+Fault Warp::describe(FaultKind kind, std::optional<uint32_t> lane, std::optional<uint64_t> address,
+                     std::string detail, std::string buffer) const {
   const detail::Program &program = *block->launch().program;
   const Place &place = kernel->places[pc];
   Fault fault;
@@ -43,10 +59,11 @@ void Warp::fault(FaultKind kind, std::optional<uint32_t> lane, std::optional<uin
   fault.address = address;
   fault.buffer = std::move(buffer);
   fault.detail = std::move(detail);
-  block->setFault(std::move(fault));
+  return fault;
 }
 
-Block::Block(const Grid &grid, Tally &tally) : grid(grid), tally(tally) {
+Block::Block(const Grid &grid, Tally &tally, Cluster &cluster, uint32_t rank)
+    : mbarriers(*this), grid(grid), tally(tally), owner(cluster), ownRank(rank) {
   uint32_t count = (grid.threads + kLanes - 1) / kLanes;
   warps.resize(count);
   for (uint32_t i = 0; i < count; ++i) {
@@ -55,6 +72,7 @@ Block::Block(const Grid &grid, Tally &tally) : grid(grid), tally(tally) {
     warp.kernel = grid.kernel;
     warp.tally = &tally;
     warp.index = i;
+    warp.agent = rank * count + i;
     warp.registers = runtime::AlignedBuffer(grid.kernel->registerBytes);
     warp.predicates.resize(grid.kernel->predicates);
     warp.local.resize(size_t{grid.kernel->info.localBytes} * kLanes);
@@ -63,7 +81,9 @@ Block::Block(const Grid &grid, Tally &tally) : grid(grid), tally(tally) {
   for (Barrier &barrier : barriers)
     barrier.arrived.resize(count);
   if (grid.strict)
-    sharedChecks = std::make_unique<SharedChecks>(grid.sharedBytes, count);
+    sharedChecks = std::make_unique<SharedChecks>(
+        grid.sharedBytes, cluster.clocks(), grid.cluster[0] * grid.cluster[1] * grid.cluster[2],
+        count, grid.kernel->async);
 }
 
 Block::~Block() = default;
@@ -83,6 +103,8 @@ void Block::start(uint64_t index) {
   }
   if (sharedChecks)
     sharedChecks->start();
+  mbarriers.start();
+  warnings.clear();
   for (Warp &warp : warps)
     startWarp(warp);
 }
@@ -95,8 +117,17 @@ void Block::startWarp(Warp &warp) {
   warp.turnedOver = false;
   warp.dividedTurns = 0;
   warp.paths.assign(1, {0, warp.alive, Path::State::Ready, 0});
+  warp.yielded = false;
   warp.copies.clear();
+  warp.copiesBegun = 0;
   warp.committed.fill(0);
+  warp.bulkStores.clear();
+  warp.bulkCommitted.fill(0);
+  warp.bulkTime = 0;
+  warp.wgmma = {};
+  warp.wgmmaRegisters.assign(grid.strict ? grid.kernel->wgmmaRegisters.size() : 0, {});
+  warp.clusterArrived = 0;
+  warp.clusterPhase = 0;
   if (warp.registers.size())
     std::memset(warp.registers.data(), kPoison, warp.registers.size());
   std::fill(warp.predicates.begin(), warp.predicates.end(), 0);
@@ -170,6 +201,35 @@ uint64_t Block::specialValue(const Warp &warp, uint32_t lane, Special special) c
     return 0;
   case Special::One:
     return 1;
+  case Special::ClusterIdX:
+  case Special::ClusterIdY:
+  case Special::ClusterIdZ: {
+    size_t axis = static_cast<size_t>(special) - static_cast<size_t>(Special::ClusterIdX);
+    return coordinates[axis] / grid.cluster[axis];
+  }
+  case Special::NclusterIdX:
+  case Special::NclusterIdY:
+  case Special::NclusterIdZ: {
+    size_t axis = static_cast<size_t>(special) - static_cast<size_t>(Special::NclusterIdX);
+    return grid.grid[axis] / grid.cluster[axis];
+  }
+  case Special::ClusterCtaidX:
+  case Special::ClusterCtaidY:
+  case Special::ClusterCtaidZ: {
+    size_t axis = static_cast<size_t>(special) - static_cast<size_t>(Special::ClusterCtaidX);
+    return coordinates[axis] % grid.cluster[axis];
+  }
+  case Special::ClusterNctaidX:
+  case Special::ClusterNctaidY:
+  case Special::ClusterNctaidZ:
+    return grid
+        .cluster[static_cast<size_t>(special) - static_cast<size_t>(Special::ClusterNctaidX)];
+  case Special::ClusterCtarank:
+    return ownRank;
+  case Special::ClusterNctarank:
+    return owner.size();
+  case Special::IsExplicitCluster:
+    return grid.kernel->info.explicitCluster;
   }
   return 0;
 }
@@ -181,40 +241,32 @@ uint64_t Block::nextRandom() {
   return random;
 }
 
-Block::Progress Block::advance(uint64_t limit) {
-  for (uint64_t used = 0; used < limit;) {
-    bool progress = false, running = false;
-    size_t first = grid.seed ? nextRandom() % warps.size() : 0;
-    for (size_t i = 0; i < warps.size(); ++i) {
-      Warp &warp = warps[(first + i) % warps.size()];
-      if (warp.paths.empty())
-        continue;
-      uint64_t turn = grid.seed ? 16 + nextRandom() % kTurn : kTurn;
-      uint64_t issued = runWarp(warp, turn);
-      used += issued;
-      steps += issued;
-      progress |= issued != 0;
-      running = true;
-      if (faulted())
-        return Progress::Faulted;
-      if (steps > grid.stepBudget) {
-        warp.fault(FaultKind::StepBudget, std::nullopt, std::nullopt,
-                   fmt::format("the block has issued {} warp instructions; the budget is {}", steps,
-                               grid.stepBudget));
-        return Progress::Faulted;
-      }
-    }
-    if (!running) {
-      finish();
-      return faulted() ? Progress::Faulted : Progress::Done;
-    }
-    progress |= releaseBarriers();
-    if (!progress) {
-      reportDeadlock();
-      return Progress::Faulted;
+Block::Round Block::round() {
+  Round result;
+  size_t first = grid.seed ? nextRandom() % warps.size() : 0;
+  for (size_t i = 0; i < warps.size(); ++i) {
+    Warp &warp = warps[(first + i) % warps.size()];
+    if (warp.paths.empty())
+      continue;
+    uint64_t turn = grid.seed ? 16 + nextRandom() % kTurn : kTurn;
+    uint64_t events = owner.events();
+    uint64_t issued = runWarp(warp, turn);
+    result.issued += issued;
+    steps += issued;
+    // Who polls in vain does not get on.
+    result.progress |= issued != 0 && !(warp.yielded && events == owner.events());
+    result.running = true;
+    if (faulted())
+      return result;
+    if (steps > grid.stepBudget) {
+      warp.fault(FaultKind::StepBudget, std::nullopt, std::nullopt,
+                 fmt::format("the block has issued {} warp instructions; the budget is {}", steps,
+                             grid.stepBudget));
+      return result;
     }
   }
-  return Progress::Running;
+  result.progress |= releaseBarriers();
+  return result;
 }
 
 size_t Block::bufferAt(uint64_t address) {
@@ -226,8 +278,45 @@ size_t Block::bufferAt(uint64_t address) {
   return buffer ? lastBuffer = static_cast<size_t>(buffer - buffers.data()) : kNoBuffer;
 }
 
-/// All threads have ended.
+Clocks *Block::clocks() { return owner.clocks(); }
+
+Block *Block::resolve(Warp &warp, uint32_t lane, uint64_t &address) {
+  uint64_t rank = address >> kRankShift;
+  if (rank == 0)
+    return this;
+  if (rank > owner.size() || owner.size() == 1) {
+    warp.fault(FaultKind::SharedOutOfBounds, lane, address,
+               fmt::format("an address of shared memory of block {} of a cluster of {}; it has {} "
+                           "bytes",
+                           rank - 1, owner.size(), grid.sharedBytes));
+    return nullptr;
+  }
+  address &= kOffsetMask;
+  return &owner.block(static_cast<uint32_t>(rank) - 1);
+}
+
+bool Block::hasWarning(uint32_t pc, FaultKind kind) const {
+  return std::any_of(warnings.begin(), warnings.end(), [&](const auto &warning) {
+    return warning.first == pc && warning.second.kind == kind;
+  });
+}
+
 void Block::finish() {
+  finishBarriers();
+  for (Warp &warp : warps)
+    finishBulkStores(warp);
+  const MBarrier *barrier = grid.strict && !faulted() ? mbarriers.unfinished() : nullptr;
+  if (!barrier)
+    return;
+  Warp &warp = warps.front();
+  warp.pc = barrier->pc;
+  warp.fault(FaultKind::UnfinishedCopy, std::nullopt, barrier->address,
+             fmt::format("the block has ended while {} copies that arrive at this mbarrier are "
+                         "under way: nobody waited for them",
+                         barrier->underWay.size()));
+}
+
+void Block::finishBarriers() {
   for (uint32_t number = 0; number < kBarriers && !faulted(); ++number) {
     const Barrier &barrier = barriers[number];
     if (!barrier.active || complete(barrier))
@@ -241,26 +330,6 @@ void Block::finish() {
                              barrier.threads, barrier.expected));
     }
   }
-}
-
-void Block::reportDeadlock() {
-  std::string who;
-  Warp *first = nullptr;
-  for (Warp &warp : warps) {
-    for (const Path &path : warp.paths) {
-      if (!first) {
-        first = &warp;
-        warp.pc = path.pc;
-      }
-      who +=
-          fmt::format("{}warp {} lanes {:#010x} at line {} ({})", who.empty() ? "" : ", ",
-                      warp.index, path.lanes, grid.kernel->places[path.pc].line,
-                      path.state == Path::State::AtBarrier ? fmt::format("barrier {}", path.barrier)
-                                                           : "for lanes of its warp");
-    }
-  }
-  first->fault(FaultKind::Deadlock, std::nullopt, std::nullopt,
-               fmt::format("no warp of the block can go on; waiting: {}", who));
 }
 
 } // namespace llmopt::sim

@@ -44,14 +44,14 @@ uint64_t difference(const GlobalMemory &memory, const Snapshot &expected) {
 
 runtime::StatusOr<Counters> runOrders(const Module &module, GlobalMemory &memory,
                                       const Launch &launch, const Options &options, Fault *fault,
-                                      Profile *profile) {
+                                      Profile *profile, std::vector<Fault> *warnings) {
   // The module's variables are buffers too; they come with the first launch.
   if (auto variables = memory.variables(module); !variables)
     return variables.status();
   Options one = options;
   one.orders = 1;
   Snapshot before = take(memory);
-  runtime::StatusOr<Counters> first = run(module, memory, launch, one, fault, profile);
+  runtime::StatusOr<Counters> first = run(module, memory, launch, one, fault, profile, warnings);
   if (!first)
     return first;
   Snapshot expected = take(memory);

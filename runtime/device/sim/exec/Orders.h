@@ -8,6 +8,6 @@ namespace llmopt::sim {
 /// See Options::orders.
 runtime::StatusOr<Counters> runOrders(const Module &module, GlobalMemory &memory,
                                       const Launch &launch, const Options &options, Fault *fault,
-                                      Profile *profile);
+                                      Profile *profile, std::vector<Fault> *warnings);
 
 } // namespace llmopt::sim

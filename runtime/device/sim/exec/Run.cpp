@@ -1,11 +1,12 @@
-// A launch: checks, and blocks over host threads.
+// A launch: checks, and clusters of blocks over host threads.
 #include "runtime/device/cpu/ThreadPool.h"
-#include "runtime/device/sim/exec/Block.h"
+#include "runtime/device/sim/exec/Cluster.h"
 #include "runtime/device/sim/exec/GlobalChecks.h"
 #include "runtime/device/sim/exec/Orders.h"
 
 #include <algorithm>
 #include <atomic>
+#include <map>
 #include <mutex>
 #include <numeric>
 
@@ -53,6 +54,31 @@ Status checkShape(const KernelInfo &info, const Launch &launch) {
   return {};
 }
 
+/// The blocks of a cluster that the launch and the kernel ask for.
+runtime::StatusOr<std::array<uint32_t, 3>> clusterOf(const KernelInfo &info, const Launch &launch) {
+  constexpr uint32_t kMostBlocks = 16;
+  bool asks = launch.cluster[0] != 0, needs = info.requiredCluster[0] != 0;
+  if (asks && needs && launch.cluster != info.requiredCluster)
+    return invalidArgument("a cluster of {}x{}x{} blocks; kernel '{}' requires {}x{}x{}",
+                           launch.cluster[0], launch.cluster[1], launch.cluster[2], info.name,
+                           info.requiredCluster[0], info.requiredCluster[1],
+                           info.requiredCluster[2]);
+  std::array<uint32_t, 3> cluster = {1, 1, 1};
+  if (asks || needs)
+    cluster = asks ? launch.cluster : info.requiredCluster;
+  uint64_t blocks = 1;
+  for (int axis = 0; axis < 3; ++axis) {
+    blocks *= cluster[axis];
+    if (blocks < 1 || blocks > kMostBlocks)
+      return invalidArgument("a cluster of {}x{}x{} blocks; 1 to {} are allowed", cluster[0],
+                             cluster[1], cluster[2], kMostBlocks);
+    if (launch.grid[axis] % cluster[axis])
+      return invalidArgument("grid[{}] is {}; it must be a multiple of the cluster's {} blocks",
+                             axis, launch.grid[axis], cluster[axis]);
+  }
+  return cluster;
+}
+
 Status checkLaunch(const Kernel &kernel, const Launch &launch) {
   LLMOPT_RETURN_IF_ERROR(checkShape(kernel.info, launch));
   if (launch.params.size() != kernel.info.paramBytes)
@@ -74,10 +100,12 @@ Tally makeTally(const Grid &grid) {
   return tally;
 }
 
-/// Hands out the blocks of a grid, in order or (with a seed) permuted.
-class BlockOrder {
+/// Hands out the clusters of a grid, in order or (with a seed) permuted.
+class ClusterOrder {
 public:
-  BlockOrder(const Grid &grid) : count(uint64_t{grid.grid[0]} * grid.grid[1] * grid.grid[2]) {
+  explicit ClusterOrder(const Grid &grid)
+      : count(uint64_t{grid.grid[0]} * grid.grid[1] * grid.grid[2] /
+              (grid.cluster[0] * grid.cluster[1] * grid.cluster[2])) {
     if (!grid.seed)
       return;
     factor = grid.seed % count | 1;
@@ -98,14 +126,24 @@ private:
   uint64_t offset = 0;
 };
 
-/// Collects what the threads report. The fault of the block that comes first
+/// Collects what the threads report. The fault of the cluster that comes first
 /// wins, so that it does not depend on which thread was faster.
 struct Outcome {
   std::mutex mutex;
   Tally tally;
   std::atomic<uint64_t> faultAt{~uint64_t{0}};
   Fault fault;
+  /// By instruction, the one of the first cluster.
+  std::map<std::pair<uint32_t, FaultKind>, std::pair<uint64_t, Fault>> warnings;
 
+  void warn(uint64_t position, Cluster &cluster) {
+    for (auto &[pc, warning] : cluster.takeWarnings()) {
+      std::lock_guard lock(mutex);
+      auto [it, added] = warnings.try_emplace({pc, warning.kind}, position, warning);
+      if (!added && position < it->second.first)
+        it->second = {position, warning};
+    }
+  }
   void report(uint64_t position, const Fault &other) {
     std::lock_guard lock(mutex);
     if (position >= faultAt)
@@ -120,15 +158,16 @@ struct Outcome {
 };
 
 void runIndependent(const Grid &grid, uint32_t threads, Outcome &outcome) {
-  BlockOrder order(grid);
+  ClusterOrder order(grid);
   std::atomic<uint64_t> next{0};
   auto work = [&](uint32_t, uint32_t) {
     Tally tally = makeTally(grid);
-    Block block(grid, tally);
+    Cluster cluster(grid, tally);
     for (uint64_t position; (position = next++) < order.size() && position < outcome.faultAt;) {
-      block.start(order.at(position));
-      if (block.advance(~uint64_t{0}) == Block::Progress::Faulted)
-        outcome.report(position, block.fault());
+      cluster.start(order.at(position));
+      if (cluster.advance(~uint64_t{0}) == Cluster::Progress::Faulted)
+        outcome.report(position, cluster.fault());
+      outcome.warn(position, cluster);
     }
     outcome.add(tally);
   };
@@ -141,35 +180,37 @@ void runIndependent(const Grid &grid, uint32_t threads, Outcome &outcome) {
 
 void runOrdered(const Grid &grid, Outcome &outcome) {
   struct Resident {
-    std::unique_ptr<Block> block;
+    std::unique_ptr<Cluster> cluster;
     uint64_t position = 0;
   };
-  BlockOrder order(grid);
+  ClusterOrder order(grid);
   Tally tally = makeTally(grid);
   std::vector<Resident> residents;
-  std::vector<std::unique_ptr<Block>> idle;
+  std::vector<std::unique_ptr<Cluster>> idle;
   uint64_t next = 0;
   bool faulted = false;
   while (!faulted && (next < order.size() || !residents.empty())) {
     if (next < order.size() && residents.size() < kResident) {
       if (idle.empty())
-        idle.push_back(std::make_unique<Block>(grid, tally));
+        idle.push_back(std::make_unique<Cluster>(grid, tally));
       idle.back()->start(order.at(next));
       residents.push_back({std::move(idle.back()), next++});
       idle.pop_back();
     }
     for (size_t i = 0; i < residents.size() && !faulted;) {
       Resident &resident = residents[i];
-      switch (resident.block->advance(kOrderedTurn)) {
-      case Block::Progress::Running:
+      Cluster::Progress progress = resident.cluster->advance(kOrderedTurn);
+      outcome.warn(resident.position, *resident.cluster);
+      switch (progress) {
+      case Cluster::Progress::Running:
         ++i;
         break;
-      case Block::Progress::Faulted:
-        outcome.report(resident.position, resident.block->fault());
+      case Cluster::Progress::Faulted:
+        outcome.report(resident.position, resident.cluster->fault());
         faulted = true;
         break;
-      case Block::Progress::Done:
-        idle.push_back(std::move(resident.block));
+      case Cluster::Progress::Done:
+        idle.push_back(std::move(resident.cluster));
         residents.erase(residents.begin() + static_cast<ptrdiff_t>(i));
         break;
       }
@@ -181,9 +222,10 @@ void runOrdered(const Grid &grid, Outcome &outcome) {
 } // namespace
 
 runtime::StatusOr<Counters> run(const Module &module, GlobalMemory &memory, const Launch &launch,
-                                const Options &options, Fault *fault, Profile *profile) {
+                                const Options &options, Fault *fault, Profile *profile,
+                                std::vector<Fault> *warnings) {
   if (options.orders > 1)
-    return runOrders(module, memory, launch, options, fault, profile);
+    return runOrders(module, memory, launch, options, fault, profile, warnings);
   const detail::Program &program = module.program();
   auto kernel = std::find_if(program.kernels.begin(), program.kernels.end(),
                              [&](const Kernel &k) { return k.info.name == launch.kernel; });
@@ -195,6 +237,9 @@ runtime::StatusOr<Counters> run(const Module &module, GlobalMemory &memory, cons
                                launch.kernel, program.name, names);
   }
   LLMOPT_RETURN_IF_ERROR(checkLaunch(*kernel, launch));
+  runtime::StatusOr<std::array<uint32_t, 3>> cluster = clusterOf(kernel->info, launch);
+  if (!cluster)
+    return cluster.status();
   runtime::StatusOr<const std::vector<uint64_t> *> variables = memory.variables(module);
   if (!variables)
     return variables.status();
@@ -207,6 +252,7 @@ runtime::StatusOr<Counters> run(const Module &module, GlobalMemory &memory, cons
   grid.params = launch.params;
   grid.grid = launch.grid;
   grid.block = launch.block;
+  grid.cluster = *cluster;
   grid.threads = launch.block[0] * launch.block[1] * launch.block[2];
   grid.dynamicShared = launch.dynamicShared;
   grid.sharedBytes = kernel->dynamicSharedOffset + launch.dynamicShared;
@@ -214,6 +260,7 @@ runtime::StatusOr<Counters> run(const Module &module, GlobalMemory &memory, cons
   grid.seed = options.seed;
   grid.profiled = profile != nullptr;
   grid.strict = options.strict;
+  grid.unprovenFaults = options.unprovenFaults;
   std::optional<GlobalChecks> checks;
   if (options.strict && uint64_t{grid.grid[0]} * grid.grid[1] * grid.grid[2] > 1)
     grid.checks = &checks.emplace(memory, grid.grid, kernel->ordered);
@@ -225,6 +272,9 @@ runtime::StatusOr<Counters> run(const Module &module, GlobalMemory &memory, cons
     runOrdered(grid, outcome);
   else
     runIndependent(grid, threads, outcome);
+  for (auto &[where, warning] : outcome.warnings)
+    if (warnings)
+      warnings->push_back(std::move(warning.second));
   if (outcome.faultAt != ~uint64_t{0}) {
     if (fault)
       *fault = outcome.fault;

@@ -5,7 +5,7 @@
 // highest path gets one, so that lanes which spin on a lock do not keep the lane
 // that holds it from going on. Instructions that need certain lanes
 // (".sync") wait until these have arrived.
-#include "runtime/device/sim/exec/Block.h"
+#include "runtime/device/sim/exec/Cluster.h"
 #include "runtime/device/sim/exec/SharedChecks.h"
 #include "runtime/device/sim/exec/Tracking.h"
 #include "runtime/device/sim/ops/Modes.h"
@@ -53,9 +53,8 @@ LaneMask missing(const Warp &warp, const Inst &inst, LaneMask mask) {
 
 /// Lanes that wait for each other have seen what each of them did to shared memory.
 void syncLanes(Warp &warp, const Inst &inst, LaneMask members) {
-  SharedChecks *checks = warp.block->checks();
-  if (checks && (inst.cls == InstClass::Collective || isWarpSync(inst)))
-    checks->clocks.syncLanes(warp.index, members, warp.alive);
+  if (warp.block->checks() && (inst.cls == InstClass::Collective || isWarpSync(inst)))
+    warp.block->clocks()->syncLanes(warp.agent, members, warp.alive);
 }
 
 /// Executes a converging instruction, once for each group with the same members.
@@ -83,11 +82,15 @@ void runConverged(Warp &warp, const Inst &inst, LaneMask mask) {
   }
 }
 
+/// Stands where others of the block decide when it goes on, all its lanes at once.
+bool atBarrier(const Path &path) {
+  return path.state == Path::State::AtBarrier || path.state == Path::State::AtGroup;
+}
+
 void mergePaths(std::vector<Path> &paths) {
   for (size_t i = 0; i < paths.size(); ++i) {
     for (size_t j = i + 1; j < paths.size();) {
-      bool meet = paths[i].pc == paths[j].pc && paths[i].state != Path::State::AtBarrier &&
-                  paths[j].state != Path::State::AtBarrier;
+      bool meet = paths[i].pc == paths[j].pc && !atBarrier(paths[i]) && !atBarrier(paths[j]);
       if (!meet) {
         ++j;
         continue;
@@ -171,9 +174,17 @@ Path *nextReady(Warp &warp) {
   return next;
 }
 
+/// Paths that wait look again when something has happened.
+void wakeWaiting(Warp &warp) {
+  for (Path &path : warp.paths)
+    if (path.state == Path::State::Waiting && path.seen != warp.block->cluster().events())
+      path.state = Path::State::Ready;
+}
+
 /// The path to run next; null if the warp waits for others, has ended, or has a
 /// fault.
 Path *pick(Warp &warp) {
+  wakeWaiting(warp);
   if (warp.paths.size() > 1)
     mergePaths(warp.paths);
   if (Path *path = nextReady(warp))
@@ -184,10 +195,10 @@ Path *pick(Warp &warp) {
     mergePaths(warp.paths);
     return nextReady(warp);
   }
-  bool atBarrier = std::any_of(warp.paths.begin(), warp.paths.end(), [](const Path &path) {
-    return path.state == Path::State::AtBarrier;
+  bool others = std::any_of(warp.paths.begin(), warp.paths.end(), [](const Path &path) {
+    return atBarrier(path) || path.state == Path::State::Waiting;
   });
-  if (!atBarrier)
+  if (!others)
     reportDivergence(warp);
   return nullptr;
 }
@@ -281,6 +292,63 @@ Step converge(Warp &warp, size_t index, const Inst &inst, LaneMask mask) {
   return warp.paths.size() > 1 ? Step::Repick : Step::Continue;
 }
 
+/// The lanes that must wait stay; the others go on.
+Step wait(Warp &warp, size_t index, const Inst &inst, LaneMask mask) {
+  uint32_t pc = warp.paths[index].pc;
+  warp.blocked = 0;
+  warp.timedOut = warp.paths[index].timedOut;
+  warp.polled = nullptr;
+  if (mask)
+    inst.run(warp, inst, mask);
+  Path &path = warp.paths[index];
+  path.timedOut = false;
+  path.mbarrier = nullptr;
+  if (!warp.blocked) {
+    ++path.pc;
+    return warp.paths.size() > 1 || warp.yielded ? Step::Repick : Step::Continue;
+  }
+  // Issued when it succeeds.
+  warp.tally->at[pc].issued -= mask == warp.blocked;
+  warp.tally->at[pc].lanes -= static_cast<uint64_t>(std::popcount(warp.blocked));
+  path.state = Path::State::Waiting;
+  path.seen = warp.block->cluster().events();
+  path.mbarrier = warp.polled;
+  splitOff(warp, index, path.lanes & ~warp.blocked);
+  return Step::Repick;
+}
+
+/// Waits for the other warps of the warpgroup; the last one executes for all.
+Step gather(Warp &warp, size_t index, const Inst &inst, LaneMask mask) {
+  if (!mask || missing(warp, inst, mask))
+    return converge(warp, index, inst, mask);
+  if (mask != kAllLanes) {
+    runConverged(warp, inst, mask); // a fault
+    return Step::Repick;
+  }
+  constexpr uint32_t kWarps = 4;
+  uint32_t first = warp.index / kWarps * kWarps;
+  if (first + kWarps > warp.block->allWarps().size()) {
+    warp.fault(FaultKind::DivergentSync, std::nullopt, std::nullopt,
+               "the warpgroup is not whole: the block has no 4 warps from the first one on");
+    return Step::Repick;
+  }
+  warp.paths[index].state = Path::State::AtGroup;
+  std::array<Path *, kWarps> there{};
+  for (uint32_t i = 0; i < kWarps; ++i)
+    for (Path &path : warp.block->warp(first + i).paths)
+      if (path.state == Path::State::AtGroup && path.pc == warp.pc)
+        there[i] = &path;
+  if (std::find(there.begin(), there.end(), nullptr) != there.end())
+    return Step::Repick;
+  inst.run(warp, inst, mask);
+  warp.block->cluster().noteEvent();
+  for (Path *path : there) {
+    path->state = Path::State::Ready;
+    ++path->pc;
+  }
+  return Step::Repick;
+}
+
 Step changeFlow(Warp &warp, size_t index, const Inst &inst, LaneMask mask) {
   switch (inst.flow) {
   case Flow::Branch:
@@ -292,6 +360,10 @@ Step changeFlow(Warp &warp, size_t index, const Inst &inst, LaneMask mask) {
   case Flow::Converge:
   case Flow::Barrier:
     return converge(warp, index, inst, mask);
+  case Flow::Wait:
+    return wait(warp, index, inst, mask);
+  case Flow::Group:
+    return gather(warp, index, inst, mask);
   case Flow::Next:
     break;
   }
@@ -301,7 +373,7 @@ Step changeFlow(Warp &warp, size_t index, const Inst &inst, LaneMask mask) {
 /// True if another path should run before the one at `index`, or meets it.
 bool overtaken(const Warp &warp, size_t index, uint32_t pc) {
   for (size_t i = 0; i < warp.paths.size(); ++i)
-    if (i != index && warp.paths[i].state != Path::State::AtBarrier &&
+    if (i != index && !atBarrier(warp.paths[i]) &&
         (warp.paths[i].pc == pc ||
          (!warp.turnedOver && warp.paths[i].pc < pc && warp.paths[i].state == Path::State::Ready)))
       return true;
@@ -314,6 +386,7 @@ uint64_t runWarp(Warp &warp, uint64_t limit) {
   const Inst *code = warp.kernel->code.data();
   InstTally *tally = warp.tally->at.data();
   uint64_t issued = 0;
+  warp.yielded = false;
   while (Path *path = pick(warp)) {
     auto index = static_cast<size_t>(path - warp.paths.data());
     for (;;) {
@@ -347,7 +420,7 @@ uint64_t runWarp(Warp &warp, uint64_t limit) {
       }
       if (warp.faulted)
         return issued;
-      if (issued >= limit) {
+      if (issued >= limit || warp.yielded) {
         warp.dividedTurns = warp.paths.size() > 1 ? warp.dividedTurns + 1 : 0;
         warp.turnedOver = warp.dividedTurns % kPatience == kPatience - 1;
         return issued;

@@ -1,72 +1,17 @@
-#include "runtime/device/sim/exec/SharedChecks.h"
+#include "runtime/device/sim/exec/SharedToucher.h"
 
 #include <algorithm>
 
 namespace llmopt::sim {
 
-namespace {
-
-// Record::state.
-constexpr uint8_t kWritten = 1;
-constexpr uint8_t kStrong = 2; ///< by an atomic or a volatile store
-constexpr uint8_t kFlight = 4; ///< an asynchronous copy is under way
-constexpr uint8_t kAsync = 8;  ///< written by an asynchronous copy
-
-constexpr uint8_t kAll = 32; ///< Record::lane
-constexpr uint32_t kLine = 16, kLineShift = 4;
-
-LaneMask lanesOf(uint8_t lane) { return lane == kAll ? kAllLanes : 1u << lane; }
-
-std::string_view wordFor(AccessKind kind) {
-  switch (kind) {
-  case AccessKind::Load:
-  case AccessKind::StrongLoad:
-  case AccessKind::AsyncLoad:
-    return "load";
-  case AccessKind::Atomic:
-    return "atomic";
-  case AccessKind::AsyncStore:
-    return "asynchronous copy";
-  default:
-    return "store";
-  }
-}
-
-bool isStrong(AccessKind kind) {
-  return kind == AccessKind::Atomic || kind == AccessKind::StrongLoad ||
-         kind == AccessKind::StrongStore;
-}
-
-std::string describeLanes(LaneMask lanes) {
-  if (std::has_single_bit(lanes))
-    return fmt::format("lane {}", std::countr_zero(lanes));
-  return lanes == kAllLanes ? "all lanes" : fmt::format("lanes {:#010x}", lanes);
-}
-
-} // namespace
-
-/// Who accesses, and how.
-struct SharedChecks::Toucher {
-  Warp &warp;
-  uint32_t time;
-  LaneMask lanes;
-  uint8_t lane; ///< kAll: the warp together
-  AccessKind kind;
-  bool strong = isStrong(kind);
-
-  std::optional<uint32_t> laneForFault() const {
-    return lane == kAll ? std::nullopt : std::optional<uint32_t>(lane);
-  }
-};
-
-SharedChecks::SharedChecks(uint32_t bytes, uint32_t warps)
-    : warps(warps), lines((bytes + kLine - 1) / kLine),
-      stride((sizeof(Record) + warps * sizeof(Read)) / 4) {
+SharedChecks::SharedChecks(uint32_t bytes, Clocks *clocks, uint32_t blocks, uint32_t warps,
+                           bool async)
+    : clocks(clocks), warps(warps), all(blocks * warps), readers(async ? 3 * all : all),
+      lines((bytes + kLine - 1) / kLine), stride((sizeof(Record) + readers * sizeof(Read)) / 4) {
   start();
 }
 
 void SharedChecks::start() {
-  clocks.start(warps);
   handovers.clear();
   used = lines;
   words.assign(size_t{used} * stride, 0);
@@ -96,29 +41,6 @@ void SharedChecks::split(uint32_t line, uint8_t shift) {
   record(line).first = first;
 }
 
-template <typename F> bool SharedChecks::forEachRecord(uint32_t address, uint32_t bytes, F &&body) {
-  uint32_t line = address / kLine, end = address + bytes;
-  do {
-    uint32_t from = address % kLine, size = std::min(end - address, kLine - from);
-    Record *whole = &record(line);
-    if (whole->shift == kLineShift && size == kLine) {
-      if (!body(*whole))
-        return false;
-    } else {
-      auto need = static_cast<uint8_t>(std::countr_zero(size | from));
-      if (need < whole->shift)
-        split(line, need);
-      uint32_t shift = record(line).shift, first = record(line).first;
-      for (uint32_t i = from >> shift; i < (from + size) >> shift; ++i)
-        if (!body(record(first + i)))
-          return false;
-    }
-    address += size;
-    ++line;
-  } while (address < end);
-  return true;
-}
-
 bool SharedChecks::reportUnwritten(const Toucher &by, uint32_t address, uint32_t bytes) {
   by.warp.fault(FaultKind::UninitialisedShared, by.laneForFault(), address,
                 fmt::format("{} of {} bytes of shared memory that nothing has written yet",
@@ -128,13 +50,16 @@ bool SharedChecks::reportUnwritten(const Toucher &by, uint32_t address, uint32_t
 
 bool SharedChecks::reportFlight(const Toucher &by, const Record &record, uint32_t address,
                                 uint32_t bytes) {
-  bool own = record.warp == by.warp.index && by.lanes == lanesOf(record.lane);
-  by.warp.fault(
-      FaultKind::UnfinishedCopy, by.laneForFault(), address,
-      fmt::format("{} of {} bytes of shared memory to which the copy that warp {} {} "
-                  "began at line {} is still under way: {} has not waited for it",
-                  wordFor(by.kind), bytes, record.warp, describeLanes(lanesOf(record.lane)),
-                  by.warp.kernel->places[record.pc].line, own ? "the same thread" : "that thread"));
+  if (record.state & kBulk)
+    return reportBulk(by, record, address, bytes);
+  bool own = record.writer == by.warp.agent && by.lanes == lanesOf(record.lane);
+  by.warp.fault(FaultKind::UnfinishedCopy, by.laneForFault(), address,
+                fmt::format("{} of {} bytes of shared memory to which the copy that {} {} "
+                            "began at line {} is still under way: {} has not waited for it",
+                            wordFor(by.kind), bytes, nameOf(record.writer),
+                            describeLanes(lanesOf(record.lane)),
+                            by.warp.kernel->places[record.pc].line,
+                            own ? "the same thread" : "that thread"));
   return false;
 }
 
@@ -142,9 +67,9 @@ bool SharedChecks::reportRace(const Toucher &by, uint32_t address, uint32_t byte
                               std::string_view what, uint32_t warp, LaneMask lanes, uint32_t pc,
                               std::string_view hint) {
   by.warp.fault(FaultKind::SharedRace, by.laneForFault(), address,
-                fmt::format("{} of {} bytes of shared memory races with the {} of warp {} {} at "
+                fmt::format("{} of {} bytes of shared memory races with the {} of {} {} at "
                             "line {}{}",
-                            wordFor(by.kind), bytes, what, warp, describeLanes(lanes),
+                            wordFor(by.kind), bytes, what, nameOf(warp), describeLanes(lanes),
                             by.warp.kernel->places[pc].line, hint));
   return false;
 }
@@ -163,36 +88,37 @@ inline bool SharedChecks::mayRead(const Toucher &by, Record &record, uint32_t ad
     return reportUnwritten(by, address, bytes);
   if (record.state & kFlight) [[unlikely]]
     return reportFlight(by, record, address, bytes);
-  LaneMask writers = lanesOf(record.lane);
-  if (!clocks.before(record.warp, writers, record.time, by.warp.index, by.lanes) &&
-      !(by.strong && record.state & kStrong)) [[unlikely]]
-    return reportRace(by, address, bytes, record.state & kAsync ? "copy" : "store", record.warp,
-                      writers, record.pc, record.state & kAsync ? kNoBarrier : kNoOrder);
+  if (!ordered(by, record) && !(by.strong && record.state & kStrong)) [[unlikely]]
+    return reportWriter(by, record, address, bytes);
   if (by.strong)
     return true;
-  Read &read = reads(record)[by.warp.index];
+  Read &read = reads(record)[by.warp.agent];
   read.lanes = read.time == by.time ? read.lanes | by.lanes : by.lanes;
   read.time = by.time;
   read.pc = by.warp.pc;
   return true;
 }
 
-inline bool SharedChecks::mayWrite(const Toucher &by, Record &record, uint32_t address,
-                                   uint32_t bytes) {
+bool SharedChecks::reportWriter(const Toucher &by, const Record &record, uint32_t address,
+                                uint32_t bytes) {
+  if (record.state & kBulk)
+    return reportBulk(by, record, address, bytes);
+  return reportRace(by, address, bytes, record.state & kAsync ? "copy" : "store", record.writer,
+                    lanesOf(record.lane), record.pc, record.state & kAsync ? kNoBarrier : kNoOrder);
+}
+
+bool SharedChecks::mayWrite(const Toucher &by, Record &record, uint32_t address, uint32_t bytes) {
   if (record.state & kFlight) [[unlikely]]
     return reportFlight(by, record, address, bytes);
-  LaneMask writers = lanesOf(record.lane);
-  if (record.state & kWritten &&
-      !clocks.before(record.warp, writers, record.time, by.warp.index, by.lanes) &&
-      !(by.strong && record.state & kStrong)) [[unlikely]]
-    return reportRace(by, address, bytes, record.state & kAsync ? "copy" : "store", record.warp,
-                      writers, record.pc, record.state & kAsync ? kNoBarrier : kNoOrder);
+  if (record.state & kWritten && !ordered(by, record) && !(by.strong && record.state & kStrong))
+      [[unlikely]]
+    return reportWriter(by, record, address, bytes);
   const Read *read = reads(record);
-  for (uint32_t warp = 0; warp < warps; ++warp)
-    if (!clocks.before(warp, read[warp].lanes, read[warp].time, by.warp.index, by.lanes))
+  for (uint32_t reader = 0; reader < readers; ++reader)
+    if (!clocks->before(reader, read[reader].lanes, read[reader].time, by.warp.agent, by.lanes))
         [[unlikely]]
-      return reportRace(by, address, bytes, "load", warp, read[warp].lanes, read[warp].pc,
-                        kNoOrder);
+      if (!reportReader(by, reader, read[reader], address, bytes))
+        return false;
   return true;
 }
 
@@ -206,13 +132,13 @@ void SharedChecks::wasWritten(const Toucher &by, uint32_t address, uint32_t byte
   if (bytes == kLine && record(address / kLine).shift != kLineShift) {
     Record &line = record(address / kLine);
     Record &piece = record(line.first);
-    std::copy_n(reads(piece), warps, reads(line));
+    std::copy_n(reads(piece), readers, reads(line));
     line.shift = kLineShift;
   }
   forEachRecord(address, bytes, [&](Record &record) {
     record.time = by.time;
     record.pc = by.warp.pc;
-    record.warp = static_cast<uint8_t>(by.warp.index);
+    record.writer = static_cast<uint16_t>(by.warp.agent);
     record.lane = by.lane;
     record.state = state;
     return true;
@@ -221,7 +147,7 @@ void SharedChecks::wasWritten(const Toucher &by, uint32_t address, uint32_t byte
 
 void SharedChecks::access(Warp &warp, const LaneAddresses &addresses, uint32_t bytes,
                           AccessKind kind) {
-  Toucher by{warp, clocks.now(warp.index), 0, 0, kind};
+  Toucher by{warp, clocks->now(warp.agent), 0, 0, kind};
   bool write = writes(kind);
   if (by.strong)
     synchronise(warp, addresses, kind);
@@ -254,7 +180,7 @@ void SharedChecks::access(Warp &warp, const LaneAddresses &addresses, uint32_t b
 }
 
 void SharedChecks::accessRows(Warp &warp, const LaneAddresses &rows, AccessKind kind) {
-  Toucher by{warp, clocks.now(warp.index), kAllLanes, kAll, kind};
+  Toucher by{warp, clocks->now(warp.agent), kAllLanes, kAll, kind};
   bool write = writes(kind);
   for (LaneMask rest = rows.lanes; rest; rest &= rest - 1) {
     auto address = static_cast<uint32_t>(rows.at[std::countr_zero(rest)]);
@@ -268,10 +194,13 @@ void SharedChecks::accessRows(Warp &warp, const LaneAddresses &rows, AccessKind 
 }
 
 void SharedChecks::arrive(Warp &warp, const AsyncCopy &copy) {
-  uint32_t now = clocks.now(warp.index);
+  arrive(copy, clocks->now(warp.agent));
+}
+
+void SharedChecks::arrive(const AsyncCopy &copy, uint32_t time) {
   forEachRecord(copy.target, copy.bytes, [&](Record &record) {
     record.state &= ~kFlight;
-    record.time = now;
+    record.time = time;
     return true;
   });
 }
@@ -280,11 +209,11 @@ void SharedChecks::synchronise(Warp &warp, const LaneAddresses &addresses, Acces
   forEachLane(addresses.lanes, [&](uint32_t lane) {
     VectorClock &handover = handovers[static_cast<uint32_t>(addresses.at[lane])];
     if (kind != AccessKind::StrongStore)
-      clocks.acquire(warp.index, handover);
+      clocks->acquire(warp.agent, handover);
     if (kind != AccessKind::StrongLoad)
-      clocks.release(warp.index, handover);
+      clocks->release(warp.agent, handover);
   });
-  clocks.syncLanes(warp.index, warp.alive, warp.alive);
+  clocks->syncLanes(warp.agent, warp.alive, warp.alive);
 }
 
 } // namespace llmopt::sim

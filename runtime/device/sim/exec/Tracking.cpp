@@ -29,8 +29,10 @@ LaneMask resultMissing(const Warp &warp, const Inst &inst, LaneMask a, LaneMask 
 } // namespace
 
 bool trackRegisters(Warp &warp, const Inst &inst, LaneMask active, LaneMask mask) {
+  if (!trackWgmma(warp, mask))
+    return false;
   if (warp.undefined.empty())
-    return true; // not a strict run
+    return true; // not a strict run, or nothing to watch
   using Role = TrackedUse::Role;
   LaneMask first = 0, second = 0, rest = 0;
   for (const TrackedUse &use : warp.kernel->trackedUses[warp.pc]) {
@@ -55,6 +57,9 @@ bool trackRegisters(Warp &warp, const Inst &inst, LaneMask active, LaneMask mask
       break;
     case Role::Passed:
       rest |= undefined;
+      break;
+    case Role::Accumulator: // read if there is something to add to
+      rest |= undefined & warp.predicates[inst.c];
       break;
     case Role::Result:
       undefined = (undefined & ~mask) | (resultMissing(warp, inst, first, second, rest) & mask);

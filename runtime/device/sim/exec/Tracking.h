@@ -12,4 +12,7 @@ namespace llmopt::sim {
 /// after a fault.
 bool trackRegisters(Warp &warp, const Inst &inst, LaneMask active, LaneMask mask);
 
+/// The same for registers that wgmmas work on.
+bool trackWgmma(Warp &warp, LaneMask mask);
+
 } // namespace llmopt::sim

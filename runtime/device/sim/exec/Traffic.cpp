@@ -1,5 +1,6 @@
 // Counts accesses to memory, and hands them to the checks of orderings.
 #include "runtime/device/sim/exec/Access.h"
+#include "runtime/device/sim/exec/Cluster.h"
 #include "runtime/device/sim/exec/GlobalChecks.h"
 #include "runtime/device/sim/exec/SharedChecks.h"
 
@@ -117,8 +118,31 @@ void recordGlobal(Warp &warp, const LaneAddresses &addresses, uint32_t bytes, Ac
     checks->access(warp, addresses, bytes, kind);
 }
 
+namespace {
+
+/// Shared memory of several blocks: the checks of each.
+void recordInCluster(Warp &warp, LaneAddresses addresses, uint32_t bytes, AccessKind kind) {
+  Cluster &cluster = warp.block->cluster();
+  for (uint32_t rank = 0; rank < cluster.size(); ++rank) {
+    LaneAddresses there;
+    forEachLane(addresses.lanes, [&](uint32_t lane) {
+      uint64_t address = addresses.at[lane];
+      uint64_t owner = address >> kRankShift ? (address >> kRankShift) - 1 : warp.block->rank();
+      if (owner == rank)
+        there.add(lane, address & kOffsetMask);
+    });
+    SharedChecks *checks = cluster.block(rank).checks();
+    if (there.lanes && checks)
+      checks->access(warp, there, bytes, kind);
+  }
+}
+
+} // namespace
+
 void recordShared(Warp &warp, const LaneAddresses &addresses, uint32_t bytes, AccessKind kind) {
   countShared(warp, addresses, bytes);
+  if (warp.block->cluster().size() > 1)
+    return recordInCluster(warp, addresses, bytes, kind);
   if (SharedChecks *checks = warp.block->checks())
     checks->access(warp, addresses, bytes, kind);
 }

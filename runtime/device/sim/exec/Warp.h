@@ -5,6 +5,7 @@
 #include "runtime/base/AlignedBuffer.h"
 #include "runtime/device/sim/Counters.h"
 #include "runtime/device/sim/decode/Program.h"
+#include "runtime/device/sim/exec/BulkCopy.h"
 
 #include <array>
 #include <bit>
@@ -16,6 +17,7 @@
 namespace llmopt::sim {
 
 class Block;
+struct MBarrier;
 
 /// Lanes of a warp that stand at the same instruction.
 struct Path {
@@ -23,11 +25,16 @@ struct Path {
     Ready,
     Converging, ///< waits for other lanes of the warp
     AtBarrier,  ///< waits for other warps of the block
+    Waiting,    ///< for an mbarrier, or the barrier of the cluster
+    AtGroup,    ///< waits for the other warps of its warpgroup
   };
   uint32_t pc = 0;
   LaneMask lanes = 0;
   State state = State::Ready;
-  uint8_t barrier = 0; ///< number, for AtBarrier
+  uint8_t barrier = 0;                ///< number, for AtBarrier
+  const MBarrier *mbarrier = nullptr; ///< that it waits for
+  bool timedOut = false;              ///< the wait ends without what it waited for
+  uint64_t seen = 0;                  ///< Cluster::events when the wait looked last
 };
 
 /// cp.async of one lane that no wait has completed. The bytes arrive at the
@@ -38,7 +45,32 @@ struct AsyncCopy {
   uint16_t bytes = 0;       ///< written
   uint16_t sourceBytes = 0; ///< read; the rest is zero
   uint32_t lane = 0;
+  uint32_t group = 0;  ///< commits of the lane before the copy
+  uint32_t number = 0; ///< copies of the warp before it
+};
+
+/// A bulk copy from shared memory that no wait has completed. The bytes are read at
+/// the wait, so that a kernel which overwrites them before stores something else.
+struct BulkStore {
+  BulkCopy copy;
+  uint32_t lane = 0;
   uint32_t group = 0; ///< commits of the lane before the copy
+  uint32_t time = 0;  ///< number among the stores of the warp, from 1
+  uint32_t pc = 0;
+};
+
+/// wgmma groups of a warp, numbered from 1.
+struct WgmmaGroups {
+  uint32_t fences = 1; ///< wgmma.fence, counted from 1
+  uint32_t committed = 0;
+  uint32_t completed = 0;
+};
+
+/// What is under way to or from a register that wgmmas work on.
+struct WgmmaRegister {
+  uint32_t touched = 0;     ///< WgmmaGroups::fences when another instruction used it
+  uint32_t accumulates = 0; ///< the last group that adds to it
+  uint32_t fragment = 0;    ///< the last group that reads it
 };
 
 /// What one host thread counts of an instruction.
@@ -74,15 +106,28 @@ struct Warp {
   const Kernel *kernel = nullptr;
   Tally *tally = nullptr;
   uint32_t index = 0; ///< in the block
+  uint32_t agent = 0; ///< in the cluster
   LaneMask alive = 0; ///< lanes that have not exited
   uint32_t pc = 0;    ///< of the instruction that is being executed
   bool faulted = false;
   bool turnedOver = false; ///< this turn goes to the path that stands highest
   uint32_t dividedTurns = 0;
-  uint32_t barrierNumber = 0; ///< of the barrier that was just arrived at
+  LaneMask blocked = 0;             ///< lanes that the instruction left waiting
+  bool timedOut = false;            ///< the instruction need not wait any longer
+  const MBarrier *polled = nullptr; ///< by the last instruction that asks for one
+  bool yielded = false;             ///< it polled in vain: the turn goes to others
+  uint32_t barrierNumber = 0;       ///< of the barrier that was just arrived at
   std::vector<Path> paths;
   std::vector<AsyncCopy> copies;
+  uint32_t copiesBegun = 0;
   std::array<uint32_t, kLanes> committed = {}; ///< cp.async groups, by lane
+  std::vector<BulkStore> bulkStores;
+  std::array<uint32_t, kLanes> bulkCommitted = {}; ///< bulk groups, by lane
+  uint32_t bulkTime = 0;                           ///< stores so far
+  WgmmaGroups wgmma;
+  std::vector<WgmmaRegister> wgmmaRegisters; ///< empty if the run is not strict
+  LaneMask clusterArrived = 0; ///< lanes that arrived at the cluster's barrier, for this phase
+  uint64_t clusterPhase = 0;   ///< of the barrier when they did
   runtime::AlignedBuffer registers;
   std::vector<LaneMask> predicates;
   std::vector<LaneMask> undefined; ///< by Kernel::tracked; empty if the run is not strict
@@ -104,6 +149,15 @@ struct Warp {
   /// Stops the block with a fault at the current instruction.
   void fault(FaultKind kind, std::optional<uint32_t> lane, std::optional<uint64_t> address,
              std::string detail, std::string buffer = {});
+  /// A warning: see isUnproven. Stops the block if such count as faults.
+  /// This instruction has said so already.
+  bool warned(FaultKind kind) const;
+  void warn(FaultKind kind, std::optional<uint32_t> lane, std::optional<uint64_t> address,
+            std::string detail);
+
+private:
+  Fault describe(FaultKind kind, std::optional<uint32_t> lane, std::optional<uint64_t> address,
+                 std::string detail, std::string buffer) const;
 };
 
 inline bool has(LaneMask mask, uint32_t lane) { return mask >> lane & 1; }

@@ -3,6 +3,7 @@
 // holds NaN, so that a missing or too weak wait shows in the numbers.
 #include "runtime/device/sim/exec/Access.h"
 #include "runtime/device/sim/exec/SharedChecks.h"
+#include "runtime/device/sim/ops/MBarrierOps.h"
 #include "runtime/device/sim/ops/Ops.h"
 
 #include <algorithm>
@@ -46,7 +47,7 @@ void copyAsync(Warp &warp, const Inst &inst, LaneMask mask) {
     uint64_t target = addressOf(warp, inst.a, inst.mode & kWideTarget, offsets[0], lane);
     uint64_t source = addressOf(warp, inst.b, inst.mode & kWideSource, offsets[1], lane);
     std::byte *to = locate(warp, Space::Shared, lane, target, inst.bytes, AccessKind::AsyncStore);
-    if (!to)
+    if (!to || !staysInBlock(warp, lane, target))
       return;
     uint32_t read = sourceBytes(warp, inst, lane);
     if (read > inst.bytes) {
@@ -70,17 +71,22 @@ void copyAsync(Warp &warp, const Inst &inst, LaneMask mask) {
     targets.add(lane, target);
     std::memset(to, kPoison, inst.bytes);
     warp.copies.push_back({source, static_cast<uint32_t>(target), inst.bytes,
-                           static_cast<uint16_t>(read), lane, warp.committed[lane]});
+                           static_cast<uint16_t>(read), lane, warp.committed[lane],
+                           warp.copiesBegun++});
   }
   if (sources.lanes)
     recordGlobal(warp, sources, inst.bytes, AccessKind::AsyncLoad);
   recordShared(warp, targets, inst.bytes, AccessKind::AsyncStore);
 }
 
-void deliver(Warp &warp, const AsyncCopy &copy) {
+void move(Warp &warp, const AsyncCopy &copy) {
   std::byte *to = warp.block->shared() + copy.target;
   std::memcpy(to, reinterpret_cast<const void *>(copy.source), copy.sourceBytes);
   std::memset(to + copy.sourceBytes, 0, copy.bytes - copy.sourceBytes);
+}
+
+void deliver(Warp &warp, const AsyncCopy &copy) {
+  move(warp, copy);
   if (SharedChecks *checks = warp.block->checks())
     checks->arrive(warp, copy);
 }
@@ -177,11 +183,24 @@ Status decodeCp(InstDecoder &d) {
   if (!d.take("async"))
     return d.unsupported();
   if (d.take("bulk"))
-    return d.unsupported("bulk copies are not simulated");
+    return decodeBulkCopy(d);
+  if (d.take("mbarrier"))
+    return d.take("arrive") ? decodeCopyArrival(d) : d.unsupported();
   return decodeCopy(d);
 }
 
 } // namespace
+
+void deliverCopies(Warp &warp, uint32_t lane, uint32_t begun, uint32_t time) {
+  std::erase_if(warp.copies, [&](const AsyncCopy &copy) {
+    if (copy.lane != lane || copy.number >= begun)
+      return false;
+    move(warp, copy);
+    if (SharedChecks *checks = warp.block->checks())
+      checks->arrive(copy, time);
+    return true;
+  });
+}
 
 void addAsyncCopyOps(OpTable &table) { table["cp"] = &decodeCp; }
 

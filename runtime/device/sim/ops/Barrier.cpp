@@ -62,7 +62,7 @@ Status decodeBarrier(InstDecoder &d) {
   if (d.take("warp"))
     return decodeWarpBarrier(d);
   if (d.take("cluster"))
-    return d.unsupported("clusters are not simulated");
+    return decodeClusterBarrier(d);
   int kind = d.takeOneOf({"sync", "arrive", "red"});
   bool aligned = d.opcode() == "bar" || d.take("aligned");
   d.inst.flow = Flow::Barrier;
@@ -87,10 +87,41 @@ Status decodeBarrier(InstDecoder &d) {
   return d.input(Field::B, numbers == 2 ? d.operand(first + 1) : all, Type::U32);
 }
 
+/// What the lanes and those they waited for stored is there for the async proxy.
+void fenceAsyncProxy(Warp &warp, const Inst &, LaneMask mask) {
+  if (Clocks *clocks = warp.block->clocks(); clocks && warp.kernel->async)
+    clocks->fenceProxy(warp.agent, mask);
+}
+
+void announceBarriers(Warp &warp, const Inst &, LaneMask mask) {
+  warp.block->mbarriers.announce(warp, mask);
+}
+
+/// fence.proxy: of generic accesses with those of bulk copies and wgmma. Tensor maps
+/// that a kernel writes and other aliases of memory are in order here.
+Status decodeProxyFence(InstDecoder &d) {
+  int kind = d.takeOneOf({"async", "async::generic", "alias", "tensormap::generic"});
+  d.takeOneOf({"acquire", "release"});
+  d.takeOneOf({"sync_restrict::shared::cta", "sync_restrict::shared::cluster"});
+  d.takeOneOf({"cta", "cluster", "gpu", "sys"});
+  bool global = d.take("global");
+  d.takeOneOf({"shared::cta", "shared::cluster"});
+  d.inst.cls = InstClass::Barrier;
+  d.inst.run = kind < 2 && !global ? &fenceAsyncProxy : &nothing;
+  return kind < 0 ? d.unsupported() : d.expectOperands(0, 2);
+}
+
 /// Memory is in order here already, but for asynchronous copies, which have
 /// waits of their own.
 Status decodeFence(InstDecoder &d) {
+  if (d.take("proxy"))
+    return decodeProxyFence(d);
   LLMOPT_RETURN_IF_ERROR(d.expectOperands(0));
+  if (d.take("mbarrier_init")) {
+    d.inst.cls = InstClass::Barrier;
+    d.inst.run = &announceBarriers;
+    return d.take("release") && d.take("cluster") ? Status() : d.unsupported();
+  }
   d.takeOneOf({"sc", "acq_rel", "acquire", "release"});
   bool scope = d.takeOneOf({"cta", "cluster", "gpu", "gl", "sys"}) >= 0;
   if (!scope)

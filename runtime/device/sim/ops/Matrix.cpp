@@ -1,10 +1,9 @@
 // mma.sync (PTX ISA 9.7.14): D = A * B + C on fragments. Products are exact in
 // f32 and summed in f32 in the order of k, which the ISA leaves open; a result
 // of f16 is rounded once, at the end.
-#include "runtime/device/sim/exec/Fragment.h"
-#include "runtime/device/sim/exec/Warp.h"
 #include "runtime/device/sim/numeric/Float32.h"
 #include "runtime/device/sim/numeric/Half.h"
+#include "runtime/device/sim/ops/MatrixMath.h"
 #include "runtime/device/sim/ops/Ops.h"
 
 #include <algorithm>
@@ -19,7 +18,7 @@ using runtime::Status;
 
 namespace {
 
-constexpr uint32_t kMaxM = 16, kN = 8, kMaxK = 32;
+constexpr uint32_t kMaxM = kTileM, kN = kTileN, kMaxK = kTileMaxK;
 
 /// Classes of element types that a shape exists for.
 enum class Elements : uint8_t { F16, BF16, TF32, F8, Int8 };
@@ -52,22 +51,6 @@ uint32_t elementBits(Elements elements) {
   }
   return 0;
 }
-
-/// Places in a matrix, by [register * perRegister + element][lane].
-struct Places {
-  uint32_t registers = 0, perRegister = 1;
-  std::array<std::array<uint16_t, kLanes>, 16> at = {};
-
-  Places(const FragmentLayout &layout, uint32_t stride)
-      : registers(layout.registers), perRegister(layout.perRegister) {
-    for (uint32_t reg = 0; reg < registers; ++reg)
-      for (uint32_t element = 0; element < perRegister; ++element)
-        for (uint32_t lane = 0; lane < kLanes; ++lane) {
-          Coordinate c = layout.at(lane, reg, element);
-          at[reg * perRegister + element][lane] = static_cast<uint16_t>(c.row * stride + c.col);
-        }
-  }
-};
 
 /// A row of the table, with all layouts worked out.
 struct MmaPlan {
@@ -110,94 +93,6 @@ struct Variant {
   }
 };
 
-// Elements to floats, without branches where there are many.
-float halfToFloat(uint32_t bits) {
-  uint32_t magnitude = (bits & 0x7fff) << 13;
-  auto value = std::bit_cast<uint32_t>(std::bit_cast<float>(magnitude) * 0x1p112f);
-  value |= (bits & 0x7c00) == 0x7c00 ? 0x7f800000u : 0u;
-  return std::bit_cast<float>(value | (bits & 0x8000) << 16);
-}
-float singleToFloat(uint32_t bits) { return std::bit_cast<float>(bits); }
-float bfloatToFloat(uint32_t bits) { return std::bit_cast<float>((bits & 0xffff) << 16); }
-/// The hardware does not read the lower mantissa bits.
-float tf32ToFloat(uint32_t bits) { return std::bit_cast<float>(bits & 0xffffe000); }
-
-template <const FloatFormat &Format> float smallToFloat(uint32_t bits) {
-  static const std::array<float, 256> table = [] {
-    std::array<float, 256> values{};
-    for (uint32_t i = 0; i < 256; ++i)
-      values[i] = decodeFloat(i, Format);
-    return values;
-  }();
-  return table[bits & 0xff];
-}
-
-template <float (*Convert)(uint32_t)>
-void unpackAs(const Warp &warp, const uint32_t *rows, const Places &places, float *matrix) {
-  uint32_t width = 32 / places.perRegister;
-  for (uint32_t reg = 0; reg < places.registers; ++reg) {
-    const uint32_t *cells = warp.narrow(rows[reg]);
-    for (uint32_t element = 0; element < places.perRegister; ++element) {
-      const auto &at = places.at[reg * places.perRegister + element];
-      alignas(64) float values[kLanes];
-      for (uint32_t lane = 0; lane < kLanes; ++lane)
-        values[lane] = Convert(cells[lane] >> width * element);
-      for (uint32_t lane = 0; lane < kLanes; ++lane)
-        matrix[at[lane]] = values[lane];
-    }
-  }
-}
-
-void unpackFloats(const Warp &warp, const uint32_t *rows, const Places &places, Type type,
-                  float *matrix) {
-  switch (type) {
-  case Type::F16:
-    return unpackAs<&halfToFloat>(warp, rows, places, matrix);
-  case Type::BF16:
-    return unpackAs<&bfloatToFloat>(warp, rows, places, matrix);
-  case Type::TF32:
-    return unpackAs<&tf32ToFloat>(warp, rows, places, matrix);
-  case Type::E4M3:
-    return unpackAs<&smallToFloat<kE4M3>>(warp, rows, places, matrix);
-  default:
-    return unpackAs<&smallToFloat<kE5M2>>(warp, rows, places, matrix);
-  }
-}
-
-using Row8 = float __attribute__((vector_size(32)));
-
-/// C += A * B for matrices in row order; m is 16 for all float shapes.
-[[gnu::always_inline]] inline void multiplyBody(const float *a, const Row8 *b, Row8 *c,
-                                                uint32_t k) {
-  constexpr uint32_t kTogether = 8;
-  for (uint32_t first = 0; first < kMaxM; first += kTogether) {
-    Row8 sums[kTogether];
-    for (uint32_t r = 0; r < kTogether; ++r)
-      sums[r] = c[first + r];
-    for (uint32_t i = 0; i < k; ++i)
-      for (uint32_t r = 0; r < kTogether; ++r)
-        sums[r] += a[(first + r) * k + i] * b[i];
-    for (uint32_t r = 0; r < kTogether; ++r)
-      c[first + r] = sums[r];
-  }
-}
-
-void multiplyPlain(const float *a, const Row8 *b, Row8 *c, uint32_t k) { multiplyBody(a, b, c, k); }
-
-using Multiply = void (*)(const float *, const Row8 *, Row8 *, uint32_t);
-
-#if defined(__x86_64__)
-__attribute__((target("avx2,fma"))) void multiplyVector(const float *a, const Row8 *b, Row8 *c,
-                                                        uint32_t k) {
-  multiplyBody(a, b, c, k);
-}
-const Multiply kMultiply = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")
-                               ? &multiplyVector
-                               : &multiplyPlain;
-#else
-const Multiply kMultiply = &multiplyPlain;
-#endif
-
 void countProduct(Warp &warp, const MmaRow &row) {
   warp.tally->mmaMultiplyAdds += uint64_t{row.m} * kN * row.k;
 }
@@ -215,12 +110,11 @@ void mmaFloat(Warp &warp, const Inst &inst, LaneMask) {
   unpackFloats(warp, a, plan.a, v.a, matrixA);
   unpackFloats(warp, b, plan.b, v.b, matrixB);
   if (v.halfC)
-    unpackAs<&halfToFloat>(warp, c, plan.c16, matrixC);
+    unpackFloats(warp, c, plan.c16, Type::F16, matrixC);
   else
-    unpackAs<&singleToFloat>(warp, c, plan.c32, matrixC);
+    unpackFloats(warp, c, plan.c32, Type::F32, matrixC);
 
-  kMultiply(matrixA, reinterpret_cast<const Row8 *>(matrixB), reinterpret_cast<Row8 *>(matrixC),
-            plan.row.k);
+  multiplyTile(matrixA, matrixB, matrixC, plan.row.k);
 
   const Places &places = v.halfD ? plan.c16 : plan.c32;
   for (uint32_t reg = 0; reg < places.registers; ++reg) {

@@ -60,7 +60,7 @@ bool forEachRow(Warp &warp, const Inst &inst, uint32_t index, AccessKind kind, F
     uint32_t lane = kSize * index + r;
     uint64_t address = baseAddress(warp, inst, inst.a, inst.mode & kWideAddress, lane);
     std::byte *at = locate(warp, Space::Shared, lane, address, kRowBytes, kind);
-    if (!at)
+    if (!at || !staysInBlock(warp, lane, address))
       return false;
     addresses.add(r, address);
     body(r, at);

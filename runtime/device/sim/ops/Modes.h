@@ -20,6 +20,13 @@ inline bool isWarpSync(const Inst &inst) {
   return inst.flow == Flow::Converge && inst.mode == kWarpSyncMode;
 }
 
+/// Of Flow::Wait: marks barrier.cluster.wait.
+inline constexpr uint8_t kClusterWaitMode = 0xff;
+
+inline bool waitsForCluster(const Inst &inst) {
+  return inst.flow == Flow::Wait && inst.mode == kClusterWaitMode;
+}
+
 /// Of and, or, xor, not on predicates.
 inline constexpr uint8_t kNotA = 1, kNotB = 2;
 

@@ -24,10 +24,15 @@ void addMatrixOps(OpTable &table);
 void addMatrixMoveOps(OpTable &table);
 void addControlOps(OpTable &table);
 void addBarrierOps(OpTable &table);
+void addMBarrierOps(OpTable &table);
+void addClusterOps(OpTable &table);
+void addWgmmaOps(OpTable &table);
 
 // Opcodes that work on integers and on floats: the integer family decodes them
 // and hands over what is a float.
 runtime::Status decodeFloatArithmetic(InstDecoder &decoder, ptx::Type type);
+// barrier.cluster.
+runtime::Status decodeClusterBarrier(InstDecoder &decoder);
 // add, sub and mad with .cc.
 runtime::Status decodeCarry(InstDecoder &decoder, ptx::Type type);
 

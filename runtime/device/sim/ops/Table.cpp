@@ -23,6 +23,9 @@ const OpTable &opTable() {
     addMatrixMoveOps(ops);
     addControlOps(ops);
     addBarrierOps(ops);
+    addMBarrierOps(ops);
+    addClusterOps(ops);
+    addWgmmaOps(ops);
     return ops;
   }();
   return table;

@@ -136,6 +136,8 @@ struct Function {
   std::vector<Variable> results;
   std::array<uint32_t, 3> maxThreads = {0, 0, 0};
   std::array<uint32_t, 3> requiredThreads = {0, 0, 0};
+  std::array<uint32_t, 3> requiredCluster = {0, 0, 0};
+  bool explicitCluster = false;
   std::vector<Statement> body;
 };
 

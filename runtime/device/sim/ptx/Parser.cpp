@@ -220,7 +220,12 @@ runtime::Status Parser::parseFunctionDirectives(Function &function) {
       LLMOPT_RETURN_IF_ERROR(parseThreads(function.maxThreads));
     } else if (takeDotted("reqntid")) {
       LLMOPT_RETURN_IF_ERROR(parseThreads(function.requiredThreads));
-    } else if (takeDotted("minnctapersm") || takeDotted("maxnctapersm") || takeDotted("maxnreg")) {
+    } else if (takeDotted("reqnctapercluster")) {
+      LLMOPT_RETURN_IF_ERROR(parseThreads(function.requiredCluster));
+    } else if (takeDotted("explicitcluster")) {
+      function.explicitCluster = true;
+    } else if (takeDotted("maxclusterrank") || takeDotted("minnctapersm") ||
+               takeDotted("maxnctapersm") || takeDotted("maxnreg")) {
       uint64_t ignored = 0; // hints about registers and occupancy
       LLMOPT_RETURN_IF_ERROR(expectInteger(ignored));
     } else if (takeDotted("pragma")) {

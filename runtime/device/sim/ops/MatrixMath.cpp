@@ -1,0 +1,138 @@
+#include "runtime/device/sim/ops/MatrixMath.h"
+
+#include "runtime/device/sim/numeric/Formats.h"
+
+namespace llmopt::sim {
+
+using ptx::Type;
+
+namespace {
+
+// Elements to floats, without branches where there are many.
+float halfToFloat(uint32_t bits) {
+  uint32_t magnitude = (bits & 0x7fff) << 13;
+  auto value = std::bit_cast<uint32_t>(std::bit_cast<float>(magnitude) * 0x1p112f);
+  value |= (bits & 0x7c00) == 0x7c00 ? 0x7f800000u : 0u;
+  return std::bit_cast<float>(value | (bits & 0x8000) << 16);
+}
+float singleToFloat(uint32_t bits) { return std::bit_cast<float>(bits); }
+float bfloatToFloat(uint32_t bits) { return std::bit_cast<float>((bits & 0xffff) << 16); }
+/// The hardware does not read the lower mantissa bits.
+float tf32ToFloat(uint32_t bits) { return std::bit_cast<float>(bits & 0xffffe000); }
+
+template <const FloatFormat &Format> float smallToFloat(uint32_t bits) {
+  static const std::array<float, 256> table = [] {
+    std::array<float, 256> values{};
+    for (uint32_t i = 0; i < 256; ++i)
+      values[i] = decodeFloat(i, Format);
+    return values;
+  }();
+  return table[bits & 0xff];
+}
+
+template <float (*Convert)(uint32_t)>
+void unpackAs(const Warp &warp, const uint32_t *rows, const Places &places, float *matrix) {
+  uint32_t width = 32 / places.perRegister;
+  for (uint32_t reg = 0; reg < places.registers; ++reg) {
+    const uint32_t *cells = warp.narrow(rows[reg]);
+    for (uint32_t element = 0; element < places.perRegister; ++element) {
+      const auto &at = places.at[reg * places.perRegister + element];
+      alignas(64) float values[kLanes];
+      for (uint32_t lane = 0; lane < kLanes; ++lane)
+        values[lane] = Convert(cells[lane] >> width * element);
+      for (uint32_t lane = 0; lane < kLanes; ++lane)
+        matrix[at[lane]] = values[lane];
+    }
+  }
+}
+
+template <typename T, float (*Convert)(uint32_t)>
+uint32_t convertChunk(const std::byte *from, float *to) {
+  constexpr uint32_t kCount = kChunkBytes / sizeof(T);
+  T bits[kCount];
+  std::memcpy(bits, from, sizeof(bits));
+  for (uint32_t i = 0; i < kCount; ++i)
+    to[i] = Convert(bits[i]);
+  return kCount;
+}
+
+} // namespace
+
+uint32_t chunkToFloats(const std::byte *from, Type type, float *to) {
+  switch (type) {
+  case Type::F16:
+    return convertChunk<uint16_t, &halfToFloat>(from, to);
+  case Type::BF16:
+    return convertChunk<uint16_t, &bfloatToFloat>(from, to);
+  case Type::TF32:
+    return convertChunk<uint32_t, &tf32ToFloat>(from, to);
+  case Type::E4M3:
+    return convertChunk<uint8_t, &smallToFloat<kE4M3>>(from, to);
+  case Type::E5M2:
+    return convertChunk<uint8_t, &smallToFloat<kE5M2>>(from, to);
+  default:
+    return 0;
+  }
+}
+
+void unpackFloats(const Warp &warp, const uint32_t *rows, const Places &places, Type type,
+                  float *matrix) {
+  switch (type) {
+  case Type::F16:
+    return unpackAs<&halfToFloat>(warp, rows, places, matrix);
+  case Type::BF16:
+    return unpackAs<&bfloatToFloat>(warp, rows, places, matrix);
+  case Type::TF32:
+    return unpackAs<&tf32ToFloat>(warp, rows, places, matrix);
+  case Type::E4M3:
+    return unpackAs<&smallToFloat<kE4M3>>(warp, rows, places, matrix);
+  case Type::E5M2:
+    return unpackAs<&smallToFloat<kE5M2>>(warp, rows, places, matrix);
+  default:
+    return unpackAs<&singleToFloat>(warp, rows, places, matrix);
+  }
+}
+
+namespace {
+
+using Row8 = float __attribute__((vector_size(32)));
+
+/// C += A * B for matrices in row order; m is 16 for all float shapes.
+[[gnu::always_inline]] inline void multiplyBody(const float *a, const Row8 *b, Row8 *c,
+                                                uint32_t k) {
+  constexpr uint32_t kTogether = 8;
+  for (uint32_t first = 0; first < kTileM; first += kTogether) {
+    Row8 sums[kTogether];
+    for (uint32_t r = 0; r < kTogether; ++r)
+      sums[r] = c[first + r];
+    for (uint32_t i = 0; i < k; ++i)
+      for (uint32_t r = 0; r < kTogether; ++r)
+        sums[r] += a[(first + r) * k + i] * b[i];
+    for (uint32_t r = 0; r < kTogether; ++r)
+      c[first + r] = sums[r];
+  }
+}
+
+void multiplyPlain(const float *a, const Row8 *b, Row8 *c, uint32_t k) { multiplyBody(a, b, c, k); }
+
+using Multiply = void (*)(const float *, const Row8 *, Row8 *, uint32_t);
+
+#if defined(__x86_64__)
+__attribute__((target("avx2,fma"))) void multiplyVector(const float *a, const Row8 *b, Row8 *c,
+                                                        uint32_t k) {
+  multiplyBody(a, b, c, k);
+}
+const Multiply kMultiply = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")
+                               ? &multiplyVector
+                               : &multiplyPlain;
+#else
+const Multiply kMultiply = &multiplyPlain;
+#endif
+
+} // namespace
+
+void multiplyTile(const float *a, const float *b, float *c, uint32_t k) {
+  kMultiply(a, reinterpret_cast<const Row8 *>(b), reinterpret_cast<Row8 *>(c), k);
+}
+
+} // namespace llmopt::sim
