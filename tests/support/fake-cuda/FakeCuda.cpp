@@ -73,6 +73,11 @@ Result cuInit(unsigned) {
   BEGIN("cuInit");
   return state().numbers["devices"] ? 0 : kNoDevice;
 }
+/// NVRTC asks any libcuda.so.1 of the process for tables of NVIDIA's own; there are none.
+Result cuGetExportTable(const void **table, const void *) {
+  *table = nullptr;
+  return kNotFound;
+}
 Result cuDriverGetVersion(int *version) {
   BEGIN("cuDriverGetVersion");
   *version = state().numbers["version"];

@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <elf.h>
 
 using namespace llmopt;
 
@@ -127,14 +128,16 @@ Loaded loadPtx(std::string_view text, const Chip &chip) {
   return {std::make_shared<SimImage>(*std::move(module)), 0, ""};
 }
 
-/// The section table ends an object.
+/// All bytes of an object: to behind its tables and its sections, whichever ends last.
 std::vector<uint8_t> objectAt(const uint8_t *bytes) {
-  uint64_t sections;
-  uint16_t size, count;
-  std::memcpy(&sections, bytes + 40, sizeof(sections));
-  std::memcpy(&size, bytes + 58, sizeof(size));
-  std::memcpy(&count, bytes + 60, sizeof(count));
-  return {bytes, bytes + sections + size_t{size} * count};
+  const auto *header = reinterpret_cast<const Elf64_Ehdr *>(bytes);
+  const auto *sections = reinterpret_cast<const Elf64_Shdr *>(bytes + header->e_shoff);
+  uint64_t end = std::max(header->e_shoff + uint64_t{header->e_shentsize} * header->e_shnum,
+                          header->e_phoff + uint64_t{header->e_phentsize} * header->e_phnum);
+  for (unsigned i = 0; i < header->e_shnum; ++i)
+    if (sections[i].sh_type != SHT_NOBITS)
+      end = std::max(end, sections[i].sh_offset + sections[i].sh_size);
+  return {bytes, bytes + end};
 }
 
 Loaded loadHostObject(const uint8_t *bytes) {
@@ -147,7 +150,6 @@ Loaded loadHostObject(const uint8_t *bytes) {
 } // namespace
 
 Loaded loadImage(const uint8_t *bytes, const Chip &chip) {
-  constexpr uint16_t kCuda = 190; // of ELF's machines
   auto isObject = [](const uint8_t *at) { return std::memcmp(at, "\177ELF", 4) == 0; };
   if (std::memcmp(bytes, "//PTX   ", 8) == 0 && isObject(bytes + 8))
     return loadHostObject(bytes + 8);
@@ -157,9 +159,7 @@ Loaded loadImage(const uint8_t *bytes, const Chip &chip) {
       return {nullptr, kInvalidImage, "the image is neither machine code nor PTX"};
     return loadPtx(text, chip);
   }
-  uint16_t machine;
-  std::memcpy(&machine, bytes + 18, sizeof(machine));
-  if (machine != kCuda)
+  if (reinterpret_cast<const Elf64_Ehdr *>(bytes)->e_machine != EM_CUDA)
     return loadHostObject(bytes);
   Beside found = ptxBeside(objectAt(bytes));
   auto arch = runtime::CudaArch::parse(found.chip);
