@@ -58,6 +58,13 @@ StatusOr<StagedArrays> StagedArrays::upload(Stream &stream, const bundle::Progra
   return makeStatus(StatusCode::ResourceExhausted, "no memory to copy the arrays of a call");
 }
 
+Status StagedArrays::refresh(Stream &stream) {
+  for (const Copy &copy : copies)
+    if (copy.memory.size())
+      LLMOPT_RETURN_IF_ERROR(stream.copyIn(copy.memory.data(), copy.host, copy.memory.size()));
+  return {};
+}
+
 Status StagedArrays::download(Stream &stream, Which which) {
   for (Copy &copy : copies)
     if (copy.memory.size() && (copy.written || which == Which::All))

@@ -31,6 +31,9 @@ public:
   /// As given, with device addresses and the host's as ArrayRef::host.
   const CallArguments &arguments() const { return onDevice; }
 
+  /// Copies the arrays to the device once more: what the host changed since, in the same memory.
+  Status refresh(Stream &stream);
+
   enum class Which : uint8_t {
     Written, ///< results, and pools that the program appends to
     All,     ///< inputs too: to see that a kernel left them alone

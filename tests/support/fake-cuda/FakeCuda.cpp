@@ -381,16 +381,17 @@ Result cuLaunchKernel(void *handle, unsigned gridX, unsigned gridY, unsigned gri
     return kInvalidValue;
   const auto *params = static_cast<const uint8_t *>(extra[1]);
   size_t bytes = *static_cast<size_t *>(extra[3]);
-  return enqueue(stream, [=, image = function->image, name = function->name,
-                          kept = std::vector<uint8_t>(params, params + bytes)]() -> Result {
-    if (failure != 0)
-      return failure;
-    std::shared_ptr<const Image> code = image.lock();
-    if (!code)
-      return kInvalidHandle; // unloaded before it ran
-    Open open;
-    return code->launch(name, shape, kept, state().fault);
-  });
+  return enqueue(stream,
+                 [=, image = function->image, name = function->name,
+                  kept = std::vector<uint8_t>(params, params + bytes)]() -> Result {
+                   if (failure != 0)
+                     return failure;
+                   std::shared_ptr<const Image> code = image.lock();
+                   if (!code)
+                     return kInvalidHandle; // unloaded before it ran
+                   Open open;
+                   return code->launch(name, shape, kept, state().fault);
+                 });
 }
 Result cuGraphInstantiateWithFlags(void **exec, void *graph, unsigned long long) {
   BEGIN("cuGraphInstantiateWithFlags", "{} nodes", static_cast<FakeGraph *>(graph)->work.size());

@@ -25,8 +25,8 @@ public:
 
   bool has(const std::string &function) const override { return bool(object.function(function)); }
   int check(const std::string &, const LaunchShape &) const override { return 0; }
-  int launch(const std::string &function, const LaunchShape &shape,
-             std::span<const uint8_t> params, std::string &) const override {
+  int launch(const std::string &function, const LaunchShape &shape, std::span<const uint8_t> params,
+             std::string &) const override {
     auto entry = reinterpret_cast<bundle::CpuEntry>(*object.function(function));
     alignas(64) static uint8_t scratch[1 << 16];
     for (unsigned block = 0; block < shape.grid[0]; ++block)
@@ -82,12 +82,13 @@ public:
     }
     uint32_t most = 1024;
     if (info.maxThreads[0])
-      most = info.maxThreads[0] * std::max(info.maxThreads[1], 1u) * std::max(info.maxThreads[2], 1u);
+      most =
+          info.maxThreads[0] * std::max(info.maxThreads[1], 1u) * std::max(info.maxThreads[2], 1u);
     return threads <= most ? 0 : kInvalidValue;
   }
 
-  int launch(const std::string &function, const LaunchShape &shape,
-             std::span<const uint8_t> params, std::string &text) const override {
+  int launch(const std::string &function, const LaunchShape &shape, std::span<const uint8_t> params,
+             std::string &text) const override {
     sim::Launch launch;
     launch.kernel = function;
     std::copy_n(shape.grid, 3, launch.grid.begin());

@@ -15,9 +15,8 @@ namespace {
 constexpr size_t kAlign = 256;
 
 uint8_t *arena() {
-  static auto *memory = static_cast<uint8_t *>(::mmap(nullptr, memoryBytes(), PROT_NONE,
-                                                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
-                                                      -1, 0));
+  static auto *memory = static_cast<uint8_t *>(::mmap(
+      nullptr, memoryBytes(), PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
   return memory;
 }
 

@@ -148,7 +148,8 @@ TEST_F(CudaTest, ALostDeviceSaysWhatToDo) {
   fake.fail("cuStreamSynchronize", 719, 0);
   EXPECT_EQ(stream->synchronize().toString(),
             "Internal: cuStreamSynchronize failed: unspecified launch failure "
-            "(CUDA_ERROR_LAUNCH_FAILED); it or work before it has failed, and the device is lost to this process; start the "
+            "(CUDA_ERROR_LAUNCH_FAILED); it or work before it has failed, and the device is lost "
+            "to this process; start the "
             "process anew");
 }
 
