@@ -215,6 +215,7 @@ llvm::Error Runner::run(const runtime::CallArguments &arguments,
       runtime::StagedArrays::upload(*stream, program(), arguments, storage);
   if (!staged)
     return errorOf(staged.status());
+  runtime::Settle copies(*stream);
   auto start = Clock::now();
   runtime::BindOptions options = bindOptions();
   options.validatePages = validatePages;
@@ -222,6 +223,7 @@ llvm::Error Runner::run(const runtime::CallArguments &arguments,
       runtime::BoundCall::bind(loaded, staged->arguments(), options);
   if (!bound)
     return errorOf(bound.status());
+  runtime::Settle kernels(*stream);
   RunFigures local;
   local.bind = secondsSince(start);
   local.run = 1e30;

@@ -25,8 +25,10 @@ llvm::Expected<std::unique_ptr<StagedCall>> StagedCall::make(Runner &runner, har
   auto start = std::chrono::steady_clock::now();
   runtime::StatusOr<runtime::BoundCall> bound =
       runtime::BoundCall::bind(runner.deviceProgram(), staged->arguments(), options);
-  if (!bound)
+  if (!bound) {
+    static_cast<void>(runner.deviceStream().synchronize());
     return errorOf(bound.status());
+  }
   std::chrono::duration<double> spent = std::chrono::steady_clock::now() - start;
   std::unique_ptr<StagedCall> made(
       new StagedCall(runner, call, *std::move(staged), *std::move(bound)));

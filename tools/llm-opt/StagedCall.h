@@ -15,6 +15,9 @@ public:
   static llvm::Expected<std::unique_ptr<StagedCall>> make(Runner &runner, harness::Call &call,
                                                           Launch launch);
 
+  /// Waits: work uses the arrays.
+  ~StagedCall() { static_cast<void>(runner.deviceStream().synchronize()); }
+
   /// Copies the call's arrays to the device, plans the lengths that they now hold, runs, and
   /// copies everything back. A graph is replayed as it was captured.
   llvm::Error run();

@@ -224,11 +224,15 @@ Result cuStreamDestroy_v2(void *handle) {
   return result;
 }
 Result cuStreamSynchronize(void *handle) {
-  BEGIN("cuStreamSynchronize");
+  LOCK;
+  Result failure = begin("cuStreamSynchronize");
   std::shared_ptr<FakeStream> stream = streamOf(handle);
   if (!stream)
     return kInvalidHandle;
-  return breaksCapture(stream) ? kCaptureUnsupported : drain(stream);
+  if (breaksCapture(stream))
+    return kCaptureUnsupported;
+  Result result = drain(stream); // what was given runs, whatever is told of it
+  return failure ? failure : result;
 }
 Result cuStreamWaitEvent(void *handle, void *eventHandle, unsigned) {
   BEGIN("cuStreamWaitEvent");
@@ -250,15 +254,18 @@ Result cuStreamBeginCapture_v2(void *handle, int mode) {
   return 0;
 }
 Result cuStreamEndCapture(void *handle, void **graph) {
-  BEGIN("cuStreamEndCapture");
+  LOCK;
+  Result failure = begin("cuStreamEndCapture");
   std::shared_ptr<FakeStream> stream = streamOf(handle);
   if (!stream || !stream->capture)
     return kInvalidHandle;
   FakeGraph *captured = std::exchange(stream->capture, nullptr);
-  if (std::exchange(stream->captureBroken, false)) {
+  if (std::exchange(stream->captureBroken, false) && !failure)
+    failure = kCaptureInvalidated;
+  if (failure) { // the capture ends all the same
     state().graphs.erase(captured);
     delete captured;
-    return kCaptureInvalidated;
+    return failure;
   }
   *graph = captured;
   return 0;
