@@ -37,7 +37,7 @@ llvm::Expected<double> copyRate(runtime::Device &device) {
   // Larger than any cache; less where memory is small.
   size_t bytes = size_t{256} << 20;
   if (uint64_t memory = device.facts().memoryBytes)
-    bytes = std::min<size_t>(bytes, memory / 16);
+    bytes = std::min<size_t>(bytes, memory / 64);
   auto from = device.allocate(bytes), to = device.allocate(bytes);
   auto stream = device.createStream();
   for (const runtime::Status &status : {from.status(), to.status(), stream.status()})

@@ -144,6 +144,13 @@ Result release(Address address) {
   if (block == state().blocks.end())
     return kInvalidValue;
   static_cast<void>(state().memory.remove(arena() + block->first));
+  // Whole pages of large blocks go back: to map and unmap what is resident takes time.
+  constexpr size_t kPage = 4096, kLarge = size_t{1} << 20;
+  if (block->second >= kLarge) {
+    size_t first = (block->first + kPage - 1) / kPage * kPage;
+    size_t last = (block->first + block->second) / kPage * kPage;
+    ::madvise(arena() + first, last - first, MADV_DONTNEED);
+  }
   state().blocks.erase(block);
   return 0;
 }
