@@ -53,9 +53,10 @@ public:
   llvm::Error run(const runtime::CallArguments &arguments, RunFigures *figures = nullptr,
                   unsigned repeats = 1, bool validatePages = false);
 
-  /// A call as the runtime takes it, and the memory of its arrays with their guard zones.
+  /// A call as the runtime takes it, and the memory of its arrays with their guard zones, where
+  /// those are to travel.
   runtime::CallArguments argumentsOf(harness::Call &call) const;
-  static runtime::ArrayStorage storageOf(harness::Call &call);
+  runtime::ArrayStorage storageOf(harness::Call &call) const;
 
   const std::shared_ptr<runtime::DeviceProgram> &deviceProgram() const { return loaded; }
   runtime::Stream &deviceStream() { return *stream; }

@@ -17,7 +17,7 @@ llvm::Error errorOf(const Status &status) {
 llvm::Expected<std::unique_ptr<StagedCall>> StagedCall::make(Runner &runner, harness::Call &call,
                                                              Launch launch) {
   runtime::StatusOr<runtime::StagedArrays> staged = runtime::StagedArrays::upload(
-      runner.deviceStream(), runner.program(), runner.argumentsOf(call), Runner::storageOf(call));
+      runner.deviceStream(), runner.program(), runner.argumentsOf(call), runner.storageOf(call));
   if (!staged)
     return errorOf(staged.status());
   runtime::BindOptions options = runner.bindOptions();
