@@ -377,11 +377,16 @@ void Suite::run(const std::string &op) {
     std::string kind = std::regex_replace(site.mutant.before + site.mutant.now, numbers, "_");
     (kinds.insert(kind).second ? ordered : again).push_back(std::move(site));
   }
+  size_t repeated = again.size();
   std::ranges::move(again, std::back_inserter(ordered));
   size_t done = 0;
-  for (const Site &site : ordered) {
+  for (size_t i = 0; i < ordered.size(); ++i) {
+    const Site &site = ordered[i];
     if (done == each)
       return;
+    // What is proven to change nothing is drawn once.
+    if (i >= ordered.size() - repeated && excusedBy(site.mutant))
+      continue;
     Subject &subject = *subjects[site.subject];
     std::optional<std::string> ptx = compile(site.mutant.text);
     std::string &original = originals[{site.subject, site.mutant.kernel}];
