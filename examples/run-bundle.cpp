@@ -54,10 +54,12 @@ Status run(int argc, char **argv) {
       StagedArrays::upload(**stream, (*program)->program(), call.arguments());
   if (!arrays)
     return arrays.status();
+  Settle copies(**stream);
   StatusOr<BoundCall> bound =
       BoundCall::bind(*program, arrays->arguments(), {.validatePages = true});
   if (!bound)
     return bound.status();
+  Settle kernels(**stream);
   LLMOPT_RETURN_IF_ERROR(bound->run(**stream));
   LLMOPT_RETURN_IF_ERROR(arrays->download(**stream));
 

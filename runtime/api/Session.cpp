@@ -31,10 +31,11 @@ Status Session::run(const std::shared_ptr<DeviceProgram> &program, const CallArg
   StatusOr<StagedArrays> arrays = StagedArrays::upload(*queue, program->program(), arguments);
   if (!arrays)
     return arrays.status();
+  Settle copies(*queue);
   StatusOr<BoundCall> call = BoundCall::bind(program, arrays->arguments(), {.validatePages = true});
   if (!call)
     return call.status();
+  Settle kernels(*queue);
   LLMOPT_RETURN_IF_ERROR(call->run(*queue));
-  LLMOPT_RETURN_IF_ERROR(arrays->download(*queue));
-  return queue->synchronize();
+  return arrays->download(*queue);
 }

@@ -24,7 +24,8 @@ namespace llmopt::runtime {
 struct BindOptions {
   /// Workers of 0 stand for as many as the device runs at a time; threads of 0
   /// for as many as workers. With cascade levels, pages with which the block tables of all
-  /// sequences begin are read once for several rows, where the plan finds that cheaper.
+  /// sequences begin are read once for several rows, where the plan finds that cheaper; the
+  /// tables must then stay as they are from `bind` or `replan` to the run.
   PlanOptions plan = {.workers = 0};
   /// Read the whole page table and refuse ids outside the pool.
   bool validatePages = false;

@@ -146,6 +146,20 @@ public:
   virtual Status replay(const Graph &graph) = 0;
 };
 
+/// Waits at the end of a scope for the work of a stream, whatever became of it: where a call was
+/// refused, those before it still use the memory that is about to go. Declared behind what the
+/// work uses.
+class Settle {
+public:
+  explicit Settle(Stream &stream) : stream(stream) {}
+  Settle(const Settle &) = delete;
+  Settle &operator=(const Settle &) = delete;
+  ~Settle() { static_cast<void>(stream.synchronize()); }
+
+private:
+  Stream &stream;
+};
+
 class Device : public std::enable_shared_from_this<Device> {
 public:
   virtual ~Device() = default;

@@ -19,6 +19,14 @@ bool isWritten(const bundle::Program &program, std::string_view name) {
   return false;
 }
 
+/// Copies that were given run on after one that was refused, and the caller is told that they do
+/// not: its memory may go.
+Status settled(Stream &stream, Status status) {
+  if (!status.ok())
+    static_cast<void>(stream.synchronize());
+  return status;
+}
+
 } // namespace
 
 uint64_t spannedBytes(const ArrayRef &array) {
@@ -32,14 +40,9 @@ uint64_t spannedBytes(const ArrayRef &array) {
   return (last + 1) * bytesOf(array.type);
 }
 
-StatusOr<StagedArrays> StagedArrays::upload(Stream &stream, const bundle::Program &program,
-                                            const CallArguments &arguments,
-                                            const ArrayStorage &storage) try {
-  StagedArrays staged;
-  staged.onDevice = arguments;
-  if (stream.device()->facts().hostMemory)
-    return staged;
-  for (auto &[name, array] : staged.onDevice.arrays) {
+Status StagedArrays::stage(Stream &stream, const bundle::Program &program,
+                           const ArrayStorage &storage) {
+  for (auto &[name, array] : onDevice.arrays) {
     auto *first = static_cast<uint8_t *>(array.data);
     std::span<uint8_t> bytes{first, spannedBytes(array)};
     if (auto given = storage.find(name); given != storage.end())
@@ -47,21 +50,41 @@ StatusOr<StagedArrays> StagedArrays::upload(Stream &stream, const bundle::Progra
     StatusOr<DeviceMemory> memory = stream.device()->allocate(bytes.size());
     if (!memory)
       return memory.status().withContext(fmt::format("array '{}'", name));
-    if (!bytes.empty())
-      LLMOPT_RETURN_IF_ERROR(stream.copyIn(memory->data(), bytes.data(), bytes.size()));
     array.host = first;
     array.data = memory->data() + (first - bytes.data());
-    staged.copies.push_back({bytes.data(), *std::move(memory), isWritten(program, name)});
+    copies.push_back({bytes.data(), *std::move(memory), isWritten(program, name)});
   }
+  return refresh(stream);
+}
+
+StatusOr<StagedArrays> StagedArrays::upload(Stream &stream, const bundle::Program &program,
+                                            const CallArguments &arguments,
+                                            const ArrayStorage &storage) try {
+  StagedArrays staged;
+  staged.onDevice = arguments;
+  if (stream.device()->facts().hostMemory)
+    return staged;
+  LLMOPT_RETURN_IF_ERROR(staged.stage(stream, program, storage));
   return staged;
 } catch (const std::bad_alloc &) {
   return makeStatus(StatusCode::ResourceExhausted, "no memory to copy the arrays of a call");
 }
 
+Status StagedArrays::refresh(Stream &stream) {
+  Status status;
+  for (const Copy &copy : copies)
+    if (status.ok() && copy.memory.size())
+      status = stream.copyIn(copy.memory.data(), copy.host, copy.memory.size());
+  return settled(stream, status);
+}
+
 Status StagedArrays::download(Stream &stream, Which which) {
+  Status status;
   for (Copy &copy : copies)
-    if (copy.memory.size() && (copy.written || which == Which::All))
-      LLMOPT_RETURN_IF_ERROR(stream.copyOut(copy.host, copy.memory.data(), copy.memory.size()));
+    if (status.ok() && copy.memory.size() && (copy.written || which == Which::All))
+      status = stream.copyOut(copy.host, copy.memory.data(), copy.memory.size());
+  if (!status.ok())
+    return settled(stream, status);
   return stream.synchronize();
 }
 

@@ -22,14 +22,18 @@ using ArrayStorage = std::map<std::string, std::span<uint8_t>, std::less<>>;
 
 class StagedArrays {
 public:
-  /// `arguments` and its memory must stay until the stream was synchronised. An array that
-  /// `storage` does not name travels from its first element to its last.
+  /// `arguments` and its memory must stay until the stream was synchronised, and so must what is
+  /// returned; after a failure no copy is on its way. An array that `storage` does not name
+  /// travels from its first element to its last.
   static StatusOr<StagedArrays> upload(Stream &stream, const bundle::Program &program,
                                        const CallArguments &arguments,
                                        const ArrayStorage &storage = {});
 
   /// As given, with device addresses and the host's as ArrayRef::host.
   const CallArguments &arguments() const { return onDevice; }
+
+  /// Copies the arrays to the device once more: what the host changed since, in the same memory.
+  Status refresh(Stream &stream);
 
   enum class Which : uint8_t {
     Written, ///< results, and pools that the program appends to
@@ -44,6 +48,8 @@ private:
     DeviceMemory memory;
     bool written;
   };
+
+  Status stage(Stream &stream, const bundle::Program &program, const ArrayStorage &storage);
 
   CallArguments onDevice;
   std::vector<Copy> copies;

@@ -128,6 +128,36 @@ void moveBarriers(size_t kernel, const std::vector<std::string> &lines,
   }
 }
 
+/// Moves a barrier before the thread's own wait or stores that it is there for: it arrives too
+/// early.
+void arriveEarly(size_t kernel, const std::vector<std::string> &lines, std::vector<Mutant> &found) {
+  std::regex waited("copy_wait<|store_shared");
+  auto indentOf = [](const std::string &line) { return line.find_first_not_of(' '); };
+  for (size_t i = 0; i < lines.size(); ++i) {
+    if (lines[i].find("__syncthreads();") == std::string::npos)
+      continue;
+    size_t indent = indentOf(lines[i]), j = i;
+    bool touches = false;
+    // Up to the head of the nearest statement of this block that waits or stores.
+    while (j > 0 && lines[j - 1].find("__syncthreads") == std::string::npos) {
+      size_t at = indentOf(lines[--j]);
+      touches |= std::regex_search(lines[j], waited);
+      if (at != std::string::npos &&
+          (at < indent || (touches && at == indent && lines[j][at] != '}')))
+        break;
+    }
+    if (!touches || j == 0 || indentOf(lines[j]) != indent)
+      continue;
+    if (lines[j - 1].find("#pragma") != std::string::npos)
+      --j;
+    std::vector<std::string> changed = lines;
+    changed[i] = "";
+    // The pragma belongs to the loop behind it.
+    changed[j - 1] += " __syncthreads();";
+    found.push_back({"early-barrier", kernel, i + 1, lines[i], changed[i], "", join(changed)});
+  }
+}
+
 /// All tiles of one buffer lie in the same place.
 void dropStages(size_t kernel, const std::vector<std::string> &lines, std::vector<Mutant> &found) {
   for (const char *buffer : {"k_1_at", "v_1_at"}) {
@@ -155,7 +185,7 @@ std::string nextLine(const std::vector<std::string> &lines, size_t line) {
 } // namespace
 
 std::vector<std::string> operators() {
-  std::vector<std::string> names = {"move-barrier"};
+  std::vector<std::string> names = {"move-barrier", "early-barrier"};
   for (const Rule &rule : kRules)
     if (std::find(names.begin(), names.end(), rule.op) == names.end())
       names.push_back(rule.op);
@@ -171,6 +201,8 @@ std::vector<Mutant> mutantsOf(const std::string &op, const std::vector<std::stri
         apply(rule, kernel, lines, found);
     if (op == "move-barrier")
       moveBarriers(kernel, lines, found);
+    if (op == "early-barrier")
+      arriveEarly(kernel, lines, found);
     if (op == "stage")
       dropStages(kernel, lines, found);
     for (Mutant &mutant : found)

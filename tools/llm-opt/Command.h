@@ -18,6 +18,7 @@ int runOpt(int argc, char **argv);
 namespace cli {
 int compileCommand(int argc, char **argv);
 int verifyCommand(int argc, char **argv);
+int benchCommand(int argc, char **argv);
 int fuzzCommand(int argc, char **argv);
 int runCommand(int argc, char **argv);
 int explainCommand(int argc, char **argv);

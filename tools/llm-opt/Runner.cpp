@@ -40,28 +40,8 @@ bundle::ElementType elementTypeOf(reference::ElementType type) {
   }
 }
 
-/// Arrays and numbers of a harness call as the runtime takes them. A rank-0 array is a
-/// scalar operand.
-runtime::CallArguments argumentsOf(harness::Call &call) {
-  runtime::CallArguments arguments;
-  for (harness::HostArray &array : call.arrays) {
-    if (array.shape.empty()) {
-      double value = array.get({});
-      if (array.type == reference::ElementType::F32)
-        arguments.scalars[array.name] = value;
-      else
-        arguments.scalars[array.name] = int64_t(value);
-      continue;
-    }
-    arguments.arrays[array.name] = {array.data(),
-                                    elementTypeOf(array.type),
-                                    {array.shape.begin(), array.shape.end()},
-                                    {array.strides.begin(), array.strides.end()}};
-  }
-  return arguments;
-}
+} // namespace
 
-/// Where the tiles, pages and splits of a plan begin.
 reference::Boundaries boundariesOf(const bundle::Program &program, const runtime::Plan &plan) {
   reference::Boundaries boundaries;
   const bundle::AttentionFacts &facts = program.facts;
@@ -87,8 +67,6 @@ reference::Boundaries boundariesOf(const bundle::Program &program, const runtime
   }
   return boundaries;
 }
-
-} // namespace
 
 llvm::Expected<std::unique_ptr<Runner>> Runner::compile(mlir::func::FuncOp spec,
                                                         const CompileOptions &options) {
@@ -171,8 +149,23 @@ llvm::Expected<std::unique_ptr<Runner>> Runner::load(std::vector<bundle::Program
   return std::unique_ptr<Runner>(new Runner(*std::move(loaded), *std::move(stream)));
 }
 
-llvm::Error Runner::run(harness::Call &call, RunFigures *figures, unsigned repeats) {
-  runtime::CallArguments arguments = argumentsOf(call);
+/// A rank-0 array is a scalar operand.
+runtime::CallArguments Runner::argumentsOf(harness::Call &call) const {
+  runtime::CallArguments arguments;
+  for (harness::HostArray &array : call.arrays) {
+    if (array.shape.empty()) {
+      double value = array.get({});
+      if (array.type == reference::ElementType::F32)
+        arguments.scalars[array.name] = value;
+      else
+        arguments.scalars[array.name] = int64_t(value);
+      continue;
+    }
+    arguments.arrays[array.name] = {array.data(),
+                                    elementTypeOf(array.type),
+                                    {array.shape.begin(), array.shape.end()},
+                                    {array.strides.begin(), array.strides.end()}};
+  }
   for (const auto &[name, value] : call.numbers) {
     for (const bundle::Scalar &scalar : program().scalars) {
       if (scalar.name != name)
@@ -183,12 +176,31 @@ llvm::Error Runner::run(harness::Call &call, RunFigures *figures, unsigned repea
         arguments.scalars[name] = int64_t(value);
     }
   }
+  return arguments;
+}
+
+runtime::ArrayStorage Runner::storageOf(harness::Call &call) const {
   runtime::ArrayStorage storage;
+  // The simulator watches the ends of the arrays itself, if they are those of its allocations.
+  if (loaded->device()->facts().kind == runtime::DeviceKind::Sim)
+    return storage;
   for (harness::HostArray &array : call.arrays)
     storage[array.name] = array.storage();
+  return storage;
+}
+
+runtime::BindOptions Runner::bindOptions() const {
+  runtime::BindOptions options;
+  options.plan.threads = loaded->residentWorkers();
+  bool lists = loaded->device()->facts().kind == runtime::DeviceKind::Cpu;
+  options.plan.workers = options.plan.threads * (lists ? kListsPerThread : 1);
+  return options;
+}
+
+llvm::Error Runner::run(harness::Call &call, RunFigures *figures, unsigned repeats) {
   RunFigures local;
   RunFigures &counted = figures ? *figures : local;
-  if (llvm::Error error = run(arguments, storage, &counted, repeats, false))
+  if (llvm::Error error = run(argumentsOf(call), storageOf(call), &counted, repeats, false))
     return error;
   call.boundaries = boundariesOf(program(), counted.plan);
   return llvm::Error::success();
@@ -206,17 +218,16 @@ llvm::Error Runner::run(const runtime::CallArguments &arguments,
       runtime::StagedArrays::upload(*stream, program(), arguments, storage);
   if (!staged)
     return errorOf(staged.status());
+  runtime::Settle copies(*stream);
   auto start = Clock::now();
-  runtime::BindOptions options;
+  runtime::BindOptions options = bindOptions();
   options.validatePages = validatePages;
-  options.plan.threads = loaded->residentWorkers();
   options.plan.cascadeLevels = 1;
-  bool lists = device().facts().kind == runtime::DeviceKind::Cpu;
-  options.plan.workers = options.plan.threads * (lists ? kListsPerThread : 1);
   runtime::StatusOr<runtime::BoundCall> bound =
       runtime::BoundCall::bind(loaded, staged->arguments(), options);
   if (!bound)
     return errorOf(bound.status());
+  runtime::Settle kernels(*stream);
   RunFigures local;
   local.bind = secondsSince(start);
   local.run = 1e30;

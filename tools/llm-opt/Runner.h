@@ -2,7 +2,7 @@
 #pragma once
 
 #include "codegen/compile/Compile.h"
-#include "runtime/device/Arguments.h"
+#include "runtime/device/BoundCall.h"
 #include "runtime/device/Device.h"
 #include "runtime/device/StagedArrays.h"
 #include "tools/harness/Call.h"
@@ -25,6 +25,9 @@ struct RunFigures {
   std::vector<TileCount> kernels;
   runtime::Plan plan;
 };
+
+/// Where the tiles, pages and splits of a plan begin.
+reference::Boundaries boundariesOf(const bundle::Program &program, const runtime::Plan &plan);
 
 class Runner {
 public:
@@ -49,6 +52,16 @@ public:
   /// mask's intervals let a query see the page.
   llvm::Error run(const runtime::CallArguments &arguments, RunFigures *figures = nullptr,
                   unsigned repeats = 1, bool validatePages = false);
+
+  /// A call as the runtime takes it, and the memory of its arrays with their guard zones, where
+  /// those are to travel.
+  runtime::CallArguments argumentsOf(harness::Call &call) const;
+  runtime::ArrayStorage storageOf(harness::Call &call) const;
+
+  const std::shared_ptr<runtime::DeviceProgram> &deviceProgram() const { return loaded; }
+  runtime::Stream &deviceStream() { return *stream; }
+  /// How calls are bound.
+  runtime::BindOptions bindOptions() const;
 
   const bundle::Program &program() const { return loaded->program(); }
   double compileSeconds() const { return compileTime; }

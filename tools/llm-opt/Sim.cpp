@@ -3,6 +3,7 @@
 #include "runtime/base/File.h"
 #include "runtime/device/sim/Simulator.h"
 #include "tools/llm-opt/Command.h"
+#include "tools/llm-opt/DriverLaunch.h"
 #include "tools/llm-opt/Options.h"
 #include "tools/llm-opt/SimLaunch.h"
 #include "tools/llm-opt/SimProfile.h"
@@ -74,13 +75,30 @@ void printTable(const ordered_json &counters, const std::string &indent = "") {
 constexpr uint64_t kMaxPtxBytes = 64 << 20;
 
 struct Settings {
-  std::string ptx, launch;
+  std::string ptx, launch, device = "sim";
   bool json = false, profile = false, relaxed = false;
   sim::Options options;
 };
 
-runtime::Status simulate(const Settings &settings, sim::Fault &fault, sim::Counters &counters,
-                         sim::Profile &profile, std::vector<sim::Fault> &warnings) {
+runtime::Status simulate(const Settings &settings, const sim::Module &module, SimLaunch &launch,
+                         sim::Fault &fault, sim::Counters &counters, sim::Profile &profile,
+                         std::vector<sim::Fault> &warnings) {
+  sim::GlobalMemory memory;
+  for (SimArray &array : launch.arrays)
+    LLMOPT_RETURN_IF_ERROR(
+        memory.add(array.array.bytes.data(), array.array.bytes.size(), array.name,
+                   array.writable ? sim::Access::ReadWrite : sim::Access::ReadOnly));
+  runtime::StatusOr<sim::Counters> result =
+      sim::run(module, memory, launch.launch, settings.options, &fault,
+               settings.profile ? &profile : nullptr, &warnings);
+  if (!result)
+    return result.status();
+  counters = *result;
+  return {};
+}
+
+runtime::Status run(const Settings &settings, sim::Fault &fault, sim::Counters &counters,
+                    sim::Profile &profile, std::vector<sim::Fault> &warnings) {
   runtime::StatusOr<std::vector<uint8_t>> text = runtime::readFile(settings.ptx, kMaxPtxBytes);
   if (!text)
     return text.status();
@@ -90,17 +108,10 @@ runtime::Status simulate(const Settings &settings, sim::Fault &fault, sim::Count
     return module.status();
   SimLaunch launch;
   LLMOPT_RETURN_IF_ERROR(readSimLaunch(settings.launch, **module, launch));
-  sim::GlobalMemory memory;
-  for (SimArray &array : launch.arrays)
-    LLMOPT_RETURN_IF_ERROR(
-        memory.add(array.array.bytes.data(), array.array.bytes.size(), array.name,
-                   array.writable ? sim::Access::ReadWrite : sim::Access::ReadOnly));
-  runtime::StatusOr<sim::Counters> result =
-      sim::run(**module, memory, launch.launch, settings.options, &fault,
-               settings.profile ? &profile : nullptr, &warnings);
-  if (!result)
-    return result.status();
-  counters = *result;
+  LLMOPT_RETURN_IF_ERROR(settings.device == "sim"
+                             ? simulate(settings, **module, launch, fault, counters, profile,
+                                        warnings)
+                             : runOnDriver(settings.device, *text, **module, launch));
   for (const SimArray &array : launch.arrays)
     if (!array.output.empty())
       LLMOPT_RETURN_IF_ERROR(runtime::writeNpy(array.array, array.output));
@@ -116,6 +127,8 @@ int simCommand(int argc, char **argv) {
   app.add_option("ptx", settings.ptx, "PTX text, as NVRTC, nvcc or Triton write it")->required();
   app.add_option("--launch", settings.launch, "kernel, grid, block and arrays, as JSON")
       ->required();
+  app.add_option("--device", settings.device,
+                 "sim; or cuda and cuda:NUMBER: the kernel on a GPU, to compare (sim)");
   app.add_flag("--json", settings.json, "print JSON");
   app.add_option("--threads", settings.options.threads, "host threads; 0: all");
   app.add_option("--seed", settings.options.seed,
@@ -139,7 +152,7 @@ int simCommand(int argc, char **argv) {
   sim::Profile profile;
   settings.options.strict = !settings.relaxed;
   std::vector<sim::Fault> warnings;
-  runtime::Status status = simulate(settings, fault, counters, profile, warnings);
+  runtime::Status status = run(settings, fault, counters, profile, warnings);
   for (const sim::Fault &warning : warnings)
     fmt::print(stderr, "llm-opt sim: warning: {}\n", warning.message());
   if (settings.json && !fault.kernel.empty())
@@ -148,6 +161,8 @@ int simCommand(int argc, char **argv) {
     fmt::print(stderr, "llm-opt sim: {}\n", status.message());
     return 1;
   }
+  if (settings.device != "sim")
+    return 0;
   ordered_json result = {{"counters", toJson(counters)}};
   for (const sim::Fault &warning : warnings)
     result["warnings"].push_back(toJson(warning));

@@ -5,12 +5,12 @@
 #include "tools/llm-opt/Options.h"
 #include "tools/llm-opt/Place.h"
 #include "tools/llm-opt/Prepare.h"
+#include "tools/llm-opt/Replays.h"
+#include "tools/llm-opt/ShapeOption.h"
 #include "tools/llm-opt/SpecFile.h"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
-
-#include <cmath>
 
 namespace llmopt::cli {
 namespace {
@@ -18,10 +18,10 @@ namespace {
 struct Options {
   std::vector<std::string> specs;
   std::string device = "auto", function, cases = "random";
-  std::vector<std::string> shape;
+  std::string shape;
   uint64_t seed = 1;
   int64_t count = 20;
-  bool json = false;
+  bool json = false, graph = false;
 };
 
 struct Outcome {
@@ -35,62 +35,10 @@ std::string describe(const harness::Report &report) {
                      report.rowsChecked, report.rowsTotal, share, report.worst);
 }
 
-/// Query and kv lengths, or numbers, given as k=v: q=1;5 kv=3;9 window=100 scale=0.5.
-llvm::Expected<harness::Shape> shapeFrom(const std::vector<std::string> &settings, uint64_t seed) {
-  harness::Shape shape;
-  shape.seed = seed;
-  auto whole = [](const std::string &text, size_t parsed) {
-    if (parsed != text.size())
-      throw std::invalid_argument(text);
-  };
-  auto lengths = [&](const std::string &text) {
-    std::vector<int64_t> list;
-    for (const std::string &part : CLI::detail::split(text, ';')) {
-      size_t parsed = 0;
-      list.push_back(std::stoll(part, &parsed));
-      whole(part, parsed);
-      if (list.back() < 0)
-        throw std::out_of_range(part);
-    }
-    return list;
-  };
-  for (const std::string &setting : settings) {
-    size_t equals = setting.find('=');
-    std::string name = setting.substr(0, equals),
-                value = equals == std::string::npos ? "" : setting.substr(equals + 1);
-    try {
-      if (name == "q")
-        shape.queryLengths = lengths(value);
-      else if (name == "kv")
-        shape.keyLengths = lengths(value);
-      else {
-        size_t parsed = 0;
-        shape.numbers[name] = std::stod(value, &parsed);
-        whole(value, parsed);
-        if (!std::isfinite(float(shape.numbers[name])))
-          throw std::out_of_range(value);
-      }
-    } catch (const std::out_of_range &) {
-      return llvm::createStringError(
-          fmt::format("--shape {}: a length is negative, or a number too large", setting));
-    } catch (const std::exception &) {
-      return llvm::createStringError(fmt::format(
-          "--shape {}: no number after '='; write for example --shape q=1;1,kv=17;300,window=64",
-          setting));
-    }
-  }
-  if (shape.queryLengths.empty() || shape.queryLengths.size() != shape.keyLengths.size())
-    return llvm::createStringError(
-        fmt::format("--shape names {} query and {} key lengths; one of each for every "
-                    "sequence is wanted, as in --shape q=1;1,kv=17;300",
-                    shape.queryLengths.size(), shape.keyLengths.size()));
-  return shape;
-}
-
 llvm::Expected<std::vector<harness::Case>> casesOf(const harness::Spec &spec,
                                                    const Options &options) {
   if (!options.shape.empty()) {
-    llvm::Expected<harness::Shape> shape = shapeFrom(options.shape, options.seed);
+    llvm::Expected<harness::Shape> shape = parseShape(options.shape, options.seed);
     if (!shape)
       return shape.takeError();
     harness::Case given;
@@ -141,8 +89,11 @@ llvm::Error verifySpec(mlir::func::FuncOp function, const std::string &path, con
   if (!options.json)
     fmt::print("{} ({})\n", name, runner->compileText());
   for (const harness::Case &one : *cases) {
-    llvm::Expected<harness::CaseResult> result = harness::runCase(
-        spec, one, [&](harness::Call &call) { return prepared->runner->run(call); });
+    llvm::Expected<harness::CaseResult> result =
+        options.graph ? runReplays(spec, one, *runner)
+                      : harness::runCase(spec, one, [&](harness::Call &call) {
+                          return prepared->runner->run(call);
+                        });
     if (!result)
       return llvm::createStringError(
           fmt::format("{}: case '{}': {}", name, one.name, llvm::toString(result.takeError())));
@@ -161,16 +112,15 @@ int verifyCommand(int argc, char **argv) {
   app.add_option("SPEC", options.specs, "attn IR files, or - for standard input")->required();
   app.add_option("--device", options.device, kDeviceHelp);
   app.add_option("--func", options.function, "the spec function; default: all of a file");
-  app.add_option(
-         "--shape", options.shape,
-         "one shape: q=LENGTHS,kv=LENGTHS with lengths separated by ';', and numbers by name "
-         "(scale=, window=, softcap=)")
-      ->delimiter(',');
+  app.add_option("--shape", options.shape, kShapeHelp);
   app.add_option("--seed", options.seed, "of the random data and shapes");
   app.add_option("--count", options.count, "random shapes, all on one compiled program (20)")
       ->check(positive());
   app.add_option("--cases", options.cases,
                  "random, or hard: the shapes that break kernels as well");
+  app.add_flag("--graph", options.graph,
+               "capture the launches of each case, and replay them for its batch and for others "
+               "of the same size: shorter, with padding");
   app.add_flag("--json", options.json, "one JSON object a case");
   app.footer("A row is one query token and one of its heads; of large cases a sample is checked.\n"
              "Each row has a tolerance that follows from the number formats, the keys it sees and\n"

@@ -17,6 +17,7 @@ static constexpr Command commands[] = {
     {"compile", "lower a spec and emit the text of a stage, or a bundle", cli::compileCommand},
     {"verify", "run a spec on random and hard inputs against the float64 oracle",
      cli::verifyCommand},
+    {"bench", "measured time of a spec's kernels beside the device's limits", cli::benchCommand},
     {"run", "run a spec once on given arrays (.npy)", cli::runCommand},
     {"explain", "the schedule, the tiles that a run visits, bytes and operations",
      cli::explainCommand},

@@ -1,17 +1,35 @@
 // See FakeCuda.h: the driver's functions, one after the other.
 #include "tests/support/fake-cuda/FakeCuda.h"
 #include "tests/support/fake-cuda/Machine.h"
+#include "tests/support/fake-cuda/Results.h"
 
+#include <algorithm>
+#include <chrono>
 #include <cstring>
 
 using namespace llmopt;
 using namespace fakecuda;
 
-#define LOCK std::lock_guard lock(mutex)
+#define LOCK std::lock_guard lock(mutex())
 #define BEGIN(...)                                                                                 \
   LOCK;                                                                                            \
   if (Result result = begin(__VA_ARGS__); result != 0)                                             \
   return result
+
+namespace {
+
+const ResultText *textOf(int result) {
+  const auto *end = std::end(kResultTexts);
+  const auto *found = std::find_if(std::begin(kResultTexts), end,
+                                   [&](const ResultText &text) { return text.result == result; });
+  return found == end ? nullptr : found;
+}
+
+double secondsNow() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+} // namespace
 
 extern "C" {
 
@@ -37,16 +55,28 @@ int fake_cuda_live() {
 }
 
 Result cuGetErrorName(Result result, const char **name) {
-  *name = result == 2 ? "CUDA_ERROR_OUT_OF_MEMORY" : "CUDA_ERROR_FAKE";
-  return 0;
+  const ResultText *found = textOf(result);
+  *name = found ? found->name : nullptr;
+  return found ? 0 : kInvalidValue;
 }
 Result cuGetErrorString(Result result, const char **text) {
-  *text = result == 2 ? "out of memory" : "a failure that was asked for";
-  return 0;
+  LOCK;
+  const ResultText *found = textOf(result);
+  static std::string longer; // with what the simulator found
+  longer = found ? found->text : "";
+  if (!state().fault.empty() && result == state().lost)
+    longer += fmt::format(": {}", state().fault);
+  *text = found ? longer.c_str() : nullptr;
+  return found ? 0 : kInvalidValue;
 }
 Result cuInit(unsigned) {
   BEGIN("cuInit");
-  return state().numbers["devices"] ? 0 : 100;
+  return state().numbers["devices"] ? 0 : kNoDevice;
+}
+/// NVRTC asks any libcuda.so.1 of the process for tables of NVIDIA's own; there are none.
+Result cuGetExportTable(const void **table, const void *) {
+  *table = nullptr;
+  return kNotFound;
 }
 Result cuDriverGetVersion(int *version) {
   BEGIN("cuDriverGetVersion");
@@ -80,7 +110,7 @@ Result cuDeviceGetAttribute(int *value, int attribute, int) {
 }
 Result cuDeviceTotalMem_v2(size_t *bytes, int) {
   BEGIN("cuDeviceTotalMem");
-  *bytes = kArenaBytes;
+  *bytes = memoryBytes();
   return 0;
 }
 Result cuDevicePrimaryCtxRetain(void **context, int) {
@@ -179,53 +209,66 @@ Result cuMemsetD8Async(Address to, unsigned char value, size_t bytes, void *stre
 }
 Result cuStreamCreate(void **stream, unsigned flags) {
   BEGIN("cuStreamCreate", "{}", flags);
-  *stream = *state().streams.insert(new FakeStream).first;
+  auto made = std::make_shared<FakeStream>();
+  *stream = made.get();
+  state().streams[made.get()] = made;
   return 0;
 }
 Result cuStreamDestroy_v2(void *handle) {
   BEGIN("cuStreamDestroy");
-  auto *stream = static_cast<FakeStream *>(handle);
-  if (!state().streams.contains(stream))
+  std::shared_ptr<FakeStream> stream = streamOf(handle);
+  if (!handle || !stream)
     return kInvalidHandle;
-  Result result = drain(*stream);
-  state().streams.erase(stream);
-  delete stream;
+  Result result = drain(stream);
+  state().streams.erase(handle);
   return result;
 }
 Result cuStreamSynchronize(void *handle) {
-  BEGIN("cuStreamSynchronize");
-  FakeStream *stream = streamOf(handle);
-  return stream ? drain(*stream) : kInvalidHandle;
+  LOCK;
+  Result failure = begin("cuStreamSynchronize");
+  std::shared_ptr<FakeStream> stream = streamOf(handle);
+  if (!stream)
+    return kInvalidHandle;
+  if (breaksCapture(stream))
+    return kCaptureUnsupported;
+  Result result = drain(stream); // what was given runs, whatever is told of it
+  return failure ? failure : result;
 }
 Result cuStreamWaitEvent(void *handle, void *eventHandle, unsigned) {
   BEGIN("cuStreamWaitEvent");
   auto *event = static_cast<FakeEvent *>(eventHandle);
   if (!state().events.contains(event))
     return kInvalidHandle;
-  FakeStream *source = event->stream;
-  size_t after = source->work.size() - std::min(event->pending, source->work.size());
-  return enqueue(handle, [=] { return drain(*source, after); });
+  if (event->captured)
+    return kCaptureUnsupported; // to join captures is nothing that the runtime does
+  return enqueue(handle, [mark = event->mark] { return drain(mark); });
 }
 Result cuStreamBeginCapture_v2(void *handle, int mode) {
   BEGIN("cuStreamBeginCapture", "{}", mode);
-  FakeStream *stream = streamOf(handle);
+  std::shared_ptr<FakeStream> stream = streamOf(handle);
   if (!stream || stream->capture)
     return kInvalidHandle;
-  auto *graph = new FakeGraph;
-  state().graphs.insert(graph);
-  stream->capture = &graph->work;
+  if (!handle)
+    return kCaptureUnsupported; // the process's default stream
+  stream->capture = *state().graphs.insert(new FakeGraph).first;
   return 0;
 }
 Result cuStreamEndCapture(void *handle, void **graph) {
-  BEGIN("cuStreamEndCapture");
-  FakeStream *stream = streamOf(handle);
-  for (FakeGraph *one : state().graphs)
-    if (stream && stream->capture == &one->work) {
-      stream->capture = nullptr;
-      *graph = one;
-      return 0;
-    }
-  return kInvalidHandle;
+  LOCK;
+  Result failure = begin("cuStreamEndCapture");
+  std::shared_ptr<FakeStream> stream = streamOf(handle);
+  if (!stream || !stream->capture)
+    return kInvalidHandle;
+  FakeGraph *captured = std::exchange(stream->capture, nullptr);
+  if (std::exchange(stream->captureBroken, false) && !failure)
+    failure = kCaptureInvalidated;
+  if (failure) { // the capture ends all the same
+    state().graphs.erase(captured);
+    delete captured;
+    return failure;
+  }
+  *graph = captured;
+  return 0;
 }
 Result cuEventCreate(void **event, unsigned) {
   BEGIN("cuEventCreate");
@@ -240,69 +283,82 @@ Result cuEventDestroy_v2(void *handle) {
   delete event;
   return 0;
 }
-Result cuEventRecord(void *handle, void *stream) {
+Result cuEventRecord(void *handle, void *streamHandle) {
   BEGIN("cuEventRecord");
   auto *event = static_cast<FakeEvent *>(handle);
-  event->stream = streamOf(stream);
-  event->pending = event->stream->work.size();
-  return 0;
+  std::shared_ptr<FakeStream> stream = streamOf(streamHandle);
+  if (!state().events.contains(event) || !stream)
+    return kInvalidHandle;
+  event->captured = stream->capture;
+  event->seconds = -1;
+  Result result = enqueue(streamHandle, [event]() -> Result {
+    if (state().events.contains(event))
+      event->seconds = secondsNow();
+    return 0;
+  });
+  event->mark = {stream, stream->done + stream->work.size()};
+  return result;
 }
 Result cuEventSynchronize(void *handle) {
   BEGIN("cuEventSynchronize");
-  return drain(*static_cast<FakeEvent *>(handle)->stream);
+  auto *event = static_cast<FakeEvent *>(handle);
+  if (!state().events.contains(event))
+    return kInvalidHandle;
+  return event->captured ? kCapturedEvent : drain(event->mark);
 }
-Result cuEventElapsedTime(float *milliseconds, void *, void *) {
+/// The host's time: of a simulated kernel it says nothing.
+Result cuEventElapsedTime(float *milliseconds, void *fromHandle, void *toHandle) {
   BEGIN("cuEventElapsedTime");
-  *milliseconds = 2.5f;
+  auto *from = static_cast<FakeEvent *>(fromHandle), *to = static_cast<FakeEvent *>(toHandle);
+  if (!state().events.contains(from) || !state().events.contains(to))
+    return kInvalidHandle;
+  if (from->seconds < 0 || to->seconds < 0)
+    return kNotReady;
+  *milliseconds = static_cast<float>((to->seconds - from->seconds) * 1e3);
   return 0;
 }
 Result cuModuleLoadDataEx(void **module, const void *image, unsigned, const int *options,
                           void **values) {
   BEGIN("cuModuleLoadDataEx");
-  const auto *bytes = static_cast<const uint8_t *>(image);
-  if (std::memcmp(bytes, "//PTX   ", 8) == 0)
-    bytes += 8;
-  if (std::memcmp(bytes,
-                  "\x7f"
-                  "ELF",
-                  4) != 0) {
-    std::strcpy(static_cast<char *>(values[0]), "the image is neither machine code nor PTX");
-    return options[0] == 5 ? 200 : kInvalidValue;
+  auto number = [](const char *name) { return static_cast<uint32_t>(state().numbers[name]); };
+  Loaded loaded = loadImage(static_cast<const uint8_t *>(image),
+                            {number("major"), number("minor"), number("version")});
+  if (!loaded.image) {
+    constexpr int kErrorLog = 5;
+    if (options[0] != kErrorLog)
+      return kInvalidValue;
+    size_t room = reinterpret_cast<size_t>(values[1]);
+    std::strncpy(static_cast<char *>(values[0]), loaded.log.c_str(), room);
+    return loaded.result;
   }
-  // The section table ends an object.
-  uint64_t sections;
-  uint16_t size, count;
-  std::memcpy(&sections, bytes + 40, sizeof(sections));
-  std::memcpy(&size, bytes + 58, sizeof(size));
-  std::memcpy(&count, bytes + 60, sizeof(count));
-  std::vector<uint8_t> copy(bytes, bytes + sections + size_t{size} * count);
-  auto object = runtime::LoadedObject::load(copy);
-  if (!object)
-    return 200;
-  *module = *state().modules.insert(new FakeModule{*std::move(object)}).first;
+  *module = const_cast<Image *>(loaded.image.get());
+  state().modules[*module] = loaded.image;
   return 0;
 }
 Result cuModuleUnload(void *module) {
   BEGIN("cuModuleUnload");
-  if (!state().modules.erase(static_cast<FakeModule *>(module)))
-    return kInvalidHandle;
-  delete static_cast<FakeModule *>(module);
-  return 0;
+  return state().modules.erase(module) ? 0 : kInvalidHandle;
 }
 Result cuModuleGetFunction(void **function, void *module, const char *name) {
   BEGIN("cuModuleGetFunction", "{}", name);
-  auto entry = static_cast<FakeModule *>(module)->object.function(name);
-  if (!entry)
-    return 500;
-  state().functions.push_back(std::make_unique<FakeFunction>(
-      FakeFunction{name, reinterpret_cast<bundle::CpuEntry>(*entry)}));
+  auto image = state().modules.find(module);
+  if (image == state().modules.end())
+    return kInvalidHandle;
+  if (!image->second->has(name))
+    return kNotFound;
+  state().functions.push_back(
+      std::make_unique<FakeFunction>(FakeFunction{.image = image->second, .name = name}));
   *function = state().functions.back().get();
   return 0;
 }
-Result cuFuncSetAttribute(void *function, int attribute, int value) {
-  BEGIN("cuFuncSetAttribute", "{} {} {}", static_cast<FakeFunction *>(function)->name, attribute,
-        value);
-  return value > state().numbers["shared"] ? kInvalidValue : 0;
+Result cuFuncSetAttribute(void *handle, int attribute, int value) {
+  auto *function = static_cast<FakeFunction *>(handle);
+  BEGIN("cuFuncSetAttribute", "{} {} {}", function->name, attribute, value);
+  constexpr int kMaxDynamicShared = 8;
+  if (attribute != kMaxDynamicShared || value < 0 || value > state().numbers["shared"])
+    return kInvalidValue;
+  function->maxShared = static_cast<uint32_t>(value);
+  return 0;
 }
 Result cuOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, void *, int threads,
                                                    size_t shared) {
@@ -310,29 +366,39 @@ Result cuOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, void *, int thre
   *blocks = threads > 0 ? 1024 / threads : 0;
   return 0;
 }
-Result cuLaunchKernel(void *handle, unsigned gridX, unsigned, unsigned, unsigned blockX, unsigned,
-                      unsigned, unsigned shared, void *stream, void **, void **extra) {
+Result cuLaunchKernel(void *handle, unsigned gridX, unsigned gridY, unsigned gridZ, unsigned blockX,
+                      unsigned blockY, unsigned blockZ, unsigned shared, void *stream, void **,
+                      void **extra) {
   LOCK;
   auto *function = static_cast<FakeFunction *>(handle);
   Result failure = begin("cuLaunchKernel", "{} grid {} block {} shared {}", function->name, gridX,
                          blockX, shared);
-  if (failure != 0 && failure < 700)
+  if (failure != 0 && (failure < kIllegalAddress || state().lost))
     return failure;
   if (extra[0] != reinterpret_cast<void *>(1) || extra[2] != reinterpret_cast<void *>(2) ||
       extra[4] != nullptr)
     return kInvalidValue;
+  LaunchShape shape{{gridX, gridY, gridZ}, {blockX, blockY, blockZ}, shared};
+  std::shared_ptr<const Image> image = function->image.lock();
+  if (!image)
+    return kInvalidHandle;
+  if (Result result = image->check(function->name, shape); result != 0)
+    return result;
+  if (shared > std::max<uint32_t>(function->maxShared, 48 << 10))
+    return kInvalidValue;
   const auto *params = static_cast<const uint8_t *>(extra[1]);
   size_t bytes = *static_cast<size_t *>(extra[3]);
-  return enqueue(stream, [=, kept = std::vector<uint8_t>(params, params + bytes)]() -> Result {
-    if (failure != 0)
-      return failure;
-    Open open;
-    alignas(64) static uint8_t scratch[1 << 16];
-    for (unsigned block = 0; block < gridX; ++block)
-      if (function->entry(kept.data(), block, scratch) != 0)
-        return 719;
-    return 0;
-  });
+  return enqueue(stream,
+                 [=, image = function->image, name = function->name,
+                  kept = std::vector<uint8_t>(params, params + bytes)]() -> Result {
+                   if (failure != 0)
+                     return failure;
+                   std::shared_ptr<const Image> code = image.lock();
+                   if (!code)
+                     return kInvalidHandle; // unloaded before it ran
+                   Open open;
+                   return code->launch(name, shape, kept, state().fault);
+                 });
 }
 Result cuGraphInstantiateWithFlags(void **exec, void *graph, unsigned long long) {
   BEGIN("cuGraphInstantiateWithFlags", "{} nodes", static_cast<FakeGraph *>(graph)->work.size());
@@ -341,7 +407,10 @@ Result cuGraphInstantiateWithFlags(void **exec, void *graph, unsigned long long)
 }
 Result cuGraphLaunch(void *exec, void *stream) {
   BEGIN("cuGraphLaunch");
-  for (const Work &work : static_cast<FakeGraph *>(exec)->work)
+  auto *graph = static_cast<FakeGraph *>(exec);
+  if (!state().graphs.contains(graph))
+    return kInvalidHandle;
+  for (const Work &work : graph->work)
     if (Result result = enqueue(stream, work); result != 0)
       return result;
   return 0;

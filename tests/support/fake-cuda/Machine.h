@@ -1,12 +1,12 @@
 // The machine behind the substitute driver: its memory, streams and handles, and the failures
-// that were asked for. Private to FakeCuda.cpp.
+// that were asked for. Private to this folder.
 #pragma once
 
-#include "runtime/bundle/WorkItem.h"
-#include "runtime/device/cpu/ElfLoader.h"
-#include "runtime/device/cuda/Driver.h"
+#include "tests/support/fake-cuda/Image.h"
 
-#include <algorithm>
+#include "runtime/device/cuda/Driver.h"
+#include "runtime/device/sim/GlobalMemory.h"
+
 #include <deque>
 #include <functional>
 #include <map>
@@ -14,7 +14,6 @@
 #include <mutex>
 #include <set>
 #include <string>
-#include <sys/mman.h>
 #include <utility>
 #include <vector>
 
@@ -24,26 +23,29 @@ using llmopt::runtime::cuda::Address;
 using llmopt::runtime::cuda::Result;
 using Work = std::function<Result()>;
 
-constexpr Result kInvalidValue = 1, kInvalidContext = 201, kInvalidHandle = 400;
-constexpr size_t kArenaBytes = size_t{64} << 20, kAlign = 256;
-
-struct FakeStream {
-  std::deque<Work> work;
-  std::vector<Work> *capture = nullptr;
-};
-struct FakeEvent {
-  FakeStream *stream = nullptr;
-  size_t pending = 0; ///< work of the stream that is before it
-};
 struct FakeGraph {
   std::vector<Work> work;
 };
-struct FakeModule {
-  llmopt::runtime::LoadedObject object;
+struct FakeStream {
+  std::deque<Work> work;
+  uint64_t done = 0; ///< pieces of work that have run
+  FakeGraph *capture = nullptr;
+  bool captureBroken = false; ///< by a call that a capture does not allow
+};
+/// Where the work of a stream stood.
+struct Mark {
+  std::weak_ptr<FakeStream> stream;
+  uint64_t after = 0; ///< reached when so much of its work has run
+};
+struct FakeEvent {
+  Mark mark;
+  double seconds = -1; ///< when it was reached; negative before that
+  bool captured = false;
 };
 struct FakeFunction {
+  std::weak_ptr<const Image> image; ///< gone when its module is unloaded
   std::string name;
-  llmopt::bundle::CpuEntry entry;
+  uint32_t maxShared = 48 << 10; ///< what a launch may ask for
 };
 
 /// Everything, behind one lock.
@@ -51,130 +53,50 @@ struct State {
   std::string log;
   std::map<std::string, int> numbers;
   std::map<std::string, std::pair<Result, int>> failures;
-  Result lost = 0; ///< after a failed launch
+  Result lost = 0;   ///< after a failed launch
+  std::string fault; ///< why, if the simulator said so
   int contexts = 0, current = 0, pools = 0;
-  std::set<FakeStream *> streams;
+  std::map<void *, std::shared_ptr<FakeStream>> streams;
   std::set<FakeEvent *> events;
   std::set<FakeGraph *> graphs;
-  std::set<FakeModule *> modules;
+  std::map<void *, std::shared_ptr<const Image>> modules;
   std::vector<std::unique_ptr<FakeFunction>> functions;
   std::map<size_t, size_t> blocks; ///< offset and size of what is allocated
-  FakeStream defaultStream;
+  llmopt::sim::GlobalMemory memory;
+  std::shared_ptr<FakeStream> defaultStream;
 
-  void reset() {
-    for (FakeStream *stream : streams)
-      delete stream;
-    for (FakeEvent *event : events)
-      delete event;
-    for (FakeGraph *graph : graphs)
-      delete graph;
-    for (FakeModule *module : modules)
-      delete module;
-    streams.clear(), events.clear(), graphs.clear(), modules.clear(), functions.clear();
-    blocks.clear(), failures.clear(), log.clear();
-    defaultStream = {};
-    lost = 0, contexts = current = pools = 0;
-    numbers = {{"version", 13000}, {"devices", 1}, {"major", 8},      {"minor", 0},
-               {"pools", 1},       {"units", 4},   {"shared", 166912}};
-  }
+  /// The standard device, changed by FAKE_CUDA_SET and FAKE_CUDA_FAIL.
+  void reset();
 };
 
-inline std::recursive_mutex mutex;
+std::recursive_mutex &mutex();
+State &state();
 
-inline State &state() {
-  static State *all = [] {
-    auto *made = new State;
-    made->reset();
-    return made;
-  }();
-  return *all;
-}
-
-inline uint8_t *arena() {
-  static auto *memory = static_cast<uint8_t *>(
-      ::mmap(nullptr, kArenaBytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
-  return memory;
+/// Writes the call down; the failure that was asked for, or success.
+Result begin(const char *call, const std::string &details = "");
+template <typename... Args>
+Result begin(const char *call, fmt::format_string<Args...> format, Args &&...args) {
+  return begin(call, fmt::format(format, std::forward<Args>(args)...));
 }
 
 /// Device memory may be touched while this lives.
 struct Open {
-  Open() { ::mprotect(arena(), kArenaBytes, PROT_READ | PROT_WRITE); }
-  ~Open() { ::mprotect(arena(), kArenaBytes, PROT_NONE); }
+  Open();
+  ~Open();
 };
 
-/// Writes the call down; the failure that was asked for, or success.
-template <typename... Args>
-Result begin(const char *call, fmt::format_string<Args...> format, Args &&...args) {
-  State &all = state();
-  std::string details = fmt::format(format, std::forward<Args>(args)...);
-  all.log += fmt::format("{}{}{}\n", call, details.empty() ? "" : " ", details);
-  auto failure = all.failures.find(call);
-  if (failure != all.failures.end() && failure->second.second-- <= 0) {
-    Result result = failure->second.first;
-    all.failures.erase(failure);
-    return result;
-  }
-  return all.lost;
-}
+size_t memoryBytes();
+bool isDevice(Address address, size_t bytes);
+Result allocate(Address *out, size_t bytes);
+Result release(Address address);
 
-inline Result begin(const char *call) { return begin(call, ""); }
-
-inline bool isDevice(Address address, size_t bytes) {
-  size_t at = address - reinterpret_cast<Address>(arena());
-  auto block = state().blocks.upper_bound(at);
-  if (address < reinterpret_cast<Address>(arena()) || block == state().blocks.begin())
-    return false;
-  --block;
-  return at + bytes <= block->first + block->second;
-}
-
-inline Result allocate(Address *out, size_t bytes) {
-  size_t at = 0;
-  for (const auto &[begin, size] : state().blocks) {
-    if (begin >= at + bytes)
-      break;
-    at = (begin + size + kAlign - 1) / kAlign * kAlign;
-  }
-  if (bytes == 0 || at + bytes > kArenaBytes)
-    return bytes == 0 ? kInvalidValue : 2;
-  state().blocks[at] = bytes;
-  *out = reinterpret_cast<Address>(arena()) + at;
-  return 0;
-}
-
-inline Result release(Address address) {
-  return state().blocks.erase(address - reinterpret_cast<Address>(arena())) ? 0 : kInvalidValue;
-}
-
-inline FakeStream *streamOf(void *handle) {
-  if (!handle)
-    return &state().defaultStream;
-  auto *stream = static_cast<FakeStream *>(handle);
-  return state().streams.contains(stream) ? stream : nullptr;
-}
-
-inline Result enqueue(void *handle, Work work) {
-  FakeStream *stream = streamOf(handle);
-  if (!stream)
-    return kInvalidHandle;
-  if (state().current == 0)
-    return kInvalidContext;
-  if (stream->capture)
-    stream->capture->push_back(std::move(work));
-  else
-    stream->work.push_back(std::move(work));
-  return 0;
-}
-
-/// Runs what is in a stream until `left` is left.
-inline Result drain(FakeStream &stream, size_t left = 0) {
-  while (stream.work.size() > left) {
-    Work work = std::move(stream.work.front());
-    stream.work.pop_front();
-    if (Result result = work(); result != 0)
-      return state().lost = result;
-  }
-  return state().lost;
-}
+std::shared_ptr<FakeStream> streamOf(void *handle);
+/// Behind the stream's other work, or into the graph that it captures.
+Result enqueue(void *handle, Work work);
+/// Runs the work of a stream up to where it stood, or all.
+Result drain(const Mark &mark);
+Result drain(const std::shared_ptr<FakeStream> &stream);
+/// Whether the stream captures: then the call is not allowed, and the capture is lost.
+bool breaksCapture(const std::shared_ptr<FakeStream> &stream);
 
 } // namespace fakecuda

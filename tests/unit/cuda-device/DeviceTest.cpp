@@ -44,8 +44,9 @@ TEST_F(CudaTest, DriversThatDoNotWorkAreNamed) {
   EXPECT_EQ(openFailure(), "Unavailable: no CUDA driver: '" FAKE_CUDA
                            "' is the toolkit's, for linking only; install NVIDIA's driver");
   fake.fail("cuInit", 803, 0);
-  EXPECT_EQ(openFailure(), "Unavailable: no CUDA driver: cuInit failed: a failure that was asked "
-                           "for (CUDA_ERROR_FAKE)");
+  EXPECT_EQ(openFailure(), "Unavailable: no CUDA driver: cuInit failed: system has unsupported "
+                           "display driver / cuda driver combination "
+                           "(CUDA_ERROR_SYSTEM_DRIVER_MISMATCH)");
   fake.set("version", 11080);
   EXPECT_EQ(openFailure(), "Unavailable: the CUDA driver '" FAKE_CUDA
                            "' supports CUDA 11.8; 12.0 or later is needed; update it");
@@ -127,7 +128,9 @@ TEST_F(CudaTest, EventsOrderStreams) {
   EXPECT_STREQ(out, "one");
   ASSERT_TRUE(copied->synchronize().ok());
   std::unique_ptr<Event> later = *first->record();
-  EXPECT_DOUBLE_EQ(*later->secondsSince(*copied), 2.5e-3);
+  EXPECT_FALSE(later->secondsSince(*copied)) << "it has not been reached";
+  ASSERT_TRUE(later->synchronize().ok());
+  EXPECT_GE(*later->secondsSince(*copied), 0);
 }
 
 TEST_F(CudaTest, TheCallersStreamStaysTheCallers) {
@@ -144,8 +147,9 @@ TEST_F(CudaTest, ALostDeviceSaysWhatToDo) {
   std::unique_ptr<Stream> stream = *device->createStream();
   fake.fail("cuStreamSynchronize", 719, 0);
   EXPECT_EQ(stream->synchronize().toString(),
-            "Internal: cuStreamSynchronize failed: a failure that was asked for (CUDA_ERROR_FAKE); "
-            "it or work before it has failed, and the device is lost to this process; start the "
+            "Internal: cuStreamSynchronize failed: unspecified launch failure "
+            "(CUDA_ERROR_LAUNCH_FAILED); it or work before it has failed, and the device is lost "
+            "to this process; start the "
             "process anew");
 }
 

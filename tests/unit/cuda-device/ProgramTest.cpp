@@ -199,8 +199,8 @@ TEST_F(CudaTest, AFailedLaunchNamesTheKernel) {
   Case data(Spec(), {1}, {5});
   fake.fail("cuLaunchKernel", 1, 0);
   EXPECT_EQ(runStaged(program, data).toString(),
-            "Internal: kernel 'attend' of program 'scalar_attention': cuLaunchKernel failed: a "
-            "failure that was asked for (CUDA_ERROR_FAKE)");
+            "Internal: kernel 'attend' of program 'scalar_attention': cuLaunchKernel failed: "
+            "invalid argument (CUDA_ERROR_INVALID_VALUE)");
   ASSERT_TRUE(runStaged(program, data).ok()) << "the next call may do";
   data.expectRight();
 }
