@@ -42,7 +42,7 @@ std::vector<std::byte> paramsOn(const sim::KernelInfo &kernel, const SimLaunch &
 
 Status launchKernel(const cuda::Driver &driver, cuda::Function function, const SimLaunch &launch,
                     std::vector<std::byte> &params) {
-  const auto &[kernel, grid, block, shared, unused] = launch.launch;
+  const auto &[kernel, grid, block, shared, unused, cluster] = launch.launch;
   constexpr int kMaxDynamicShared = 8; // of CUfunction_attribute
   if (shared)
     LLMOPT_CUDA_TRY(driver, cuFuncSetAttribute, function, kMaxDynamicShared,
@@ -60,6 +60,10 @@ Status launchKernel(const cuda::Driver &driver, cuda::Function function, const S
 
 Status runOnDriver(const std::string &name, const std::vector<uint8_t> &ptx,
                    const sim::Module &module, SimLaunch &launch) {
+  if (launch.tensorMaps || launch.launch.cluster[0])
+    return invalidArgument("device '{}': tensor maps and clusters of a launch description are for "
+                           "the device sim alone",
+                           name);
   StatusOr<std::shared_ptr<Device>> opened = openDevice(name);
   if (!opened)
     return opened.status();

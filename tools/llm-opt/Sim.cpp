@@ -108,10 +108,10 @@ runtime::Status run(const Settings &settings, sim::Fault &fault, sim::Counters &
     return module.status();
   SimLaunch launch;
   LLMOPT_RETURN_IF_ERROR(readSimLaunch(settings.launch, **module, launch));
-  LLMOPT_RETURN_IF_ERROR(settings.device == "sim"
-                             ? simulate(settings, **module, launch, fault, counters, profile,
-                                        warnings)
-                             : runOnDriver(settings.device, *text, **module, launch));
+  LLMOPT_RETURN_IF_ERROR(
+      settings.device == "sim"
+          ? simulate(settings, **module, launch, fault, counters, profile, warnings)
+          : runOnDriver(settings.device, *text, **module, launch));
   for (const SimArray &array : launch.arrays)
     if (!array.output.empty())
       LLMOPT_RETURN_IF_ERROR(runtime::writeNpy(array.array, array.output));

@@ -205,6 +205,7 @@ private:
     runtime::StatusOr<sim::EncodedTensorMap> map = readTensorMap(param, result.arrays.back().array);
     if (!map)
       return map.status();
+    result.tensorMaps = true;
     bytes.resize(sim::kTensorMapBytes);
     std::memcpy(bytes.data(), map->bytes.data(), sim::kTensorMapBytes);
     return {};

@@ -30,6 +30,7 @@ struct SimLaunch {
   sim::Launch launch; ///< views of `kernel` and `params`
   std::list<SimArray> arrays;
   std::vector<std::byte> params;
+  bool tensorMaps = false; ///< `params` holds tensor maps, in the simulator's form
 };
 
 /// Reads the description and the arrays, and lays the parameters out as the
