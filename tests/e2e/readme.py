@@ -53,12 +53,12 @@ def row(path, *index):
 
 # The first query of the dense call sees one key: its output is that key's value.
 for name in ("o.npy", "o2.npy"):
-    shape, first = row(name, 0, 0, 23)
-    _, value = row("v.npy", 0, 0, 3)
-    check(tuple(shape) == (1, 600, 24, 96), f"{name}: {shape}")
+    shape, first = row(name, 0, 0, 31)
+    _, value = row("v.npy", 0, 0, 7)
+    check(tuple(shape) == (1, 600, 32, 64), f"{name}: {shape}")
     check(max(abs(a - b) for a, b in zip(first, value)) < 1e-5, f"{name}: {first[:3]} {value[:3]}")
 check(row("o.npy", 0, 90, 0) == row("o2.npy", 0, 90, 0), "a window of 100 holds query 90's keys")
 check(row("o.npy", 0, 590, 0) != row("o2.npy", 0, 590, 0), "a window of 100 must matter")
 shape, values = read_npy("paged.npy")
-check(tuple(shape) == (5, 24, 96) and any(values), f"paged.npy: {shape}")
+check(tuple(shape) == (5, 32, 64) and any(values), f"paged.npy: {shape}")
 check(read_npy("bundle.npy") == (shape, values), "a bundle computes what its spec does")
