@@ -33,10 +33,11 @@ def AttnToTile : Pass<"attn-to-tile", "::mlir::ModuleOp"> {
       t = next tile from e that MAY hold a visible key
     ```
 
-    With `branch-scores` as well, which CPUs take, each side of the branch makes scores and
-    row maxima in one pass over the products. GPUs take the mask alone: the branch costs one comparison for a tile, the code is half as long, and
-    copies that run ahead do not stop where partial tiles begin. A mask that depends on data
-    keeps two loops, since it takes addresses from V by the scores.
+    All targets take that: the branch costs one comparison for a tile, the code is half as
+    long, and copies that run ahead do not stop where partial tiles begin. CPUs take
+    `branch-scores` as well: each side of the branch makes scores and row maxima in one pass
+    over the products. A mask that depends on data keeps two loops, since it takes addresses
+    from V by the scores.
 
     `rows` and `keys` override the schedule's tile sizes; otherwise they follow
     from the spec and the target's numbers (see Schedule.h), and a remark tells why.

@@ -228,7 +228,7 @@ CpuTarget targetOf(const CpuInfo &info) {
   target.hasF16c = info.has("f16c");
   target.hasBf16Dot = wide && info.has("avx512bf16");
   // Intel's cores begin one vdpbf16ps in two cycles, but two FMAs in each: half the products a
-  // second (measured on Emerald Rapids, docs/results/cpu.md). Zen 4 and 5 do twice those of FMA.
+  // second (measured on Emerald Rapids, docs/results/cpu.md). Zen 5 does twice those of FMA.
   target.slowBf16Dot = target.hasBf16Dot && info.vendor == "GenuineIntel";
   target.l1dBytes = info.l1dBytes ? info.l1dBytes : target.l1dBytes;
   target.l2Bytes = info.l2Bytes ? info.l2Bytes : target.l2Bytes;

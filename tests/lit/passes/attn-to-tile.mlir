@@ -1,5 +1,6 @@
 // RUN: llm-opt opt %s --pass-pipeline='builtin.module(attn-to-tile{rows=8 keys=16})' | FileCheck %s
 // RUN: llm-opt opt %s --pass-pipeline='builtin.module(attn-to-tile{rows=8 keys=16 one-loop})' | FileCheck %s --check-prefix=ONE
+// RUN: llm-opt opt %s --pass-pipeline='builtin.module(attn-to-tile{rows=8 keys=16 one-loop branch-scores})' | FileCheck %s --check-prefix=SIDES
 
 // The loop over key tiles: a run of full tiles, whose body hides nothing, then at most one
 // tile with the mask. Both bodies exist once, whatever the mask.
@@ -50,6 +51,29 @@
 // ONE:             scf.yield
 // ONE-NOT:     tile.mma
 // ONE:         return
+
+// Scores and maxima in the branch: the side of a partial tile hides, the other does not.
+// SIDES-LABEL: func.func @causal_attend_8(
+// SIDES:         scf.while
+// SIDES:         } do {
+// SIDES:           scf.for
+// SIDES:             %[[PARTIAL:.*]] = arith.cmpi eq
+// SIDES:             tile.mma {{.*}} transpose_b
+// SIDES:             scf.if %[[PARTIAL]]
+// SIDES:               tile.map
+// SIDES:                 arith.cmpi sle
+// SIDES:                 0xFF800000
+// SIDES:               tile.reduce max
+// SIDES:             } else {
+// SIDES:               tile.map
+// SIDES-NOT:             0xFF800000
+// SIDES-NOT:             arith.cmpi
+// SIDES:               tile.reduce max
+// SIDES:             }
+// SIDES:             tile.mma
+// SIDES:             scf.yield
+// SIDES-NOT:     tile.mma
+// SIDES:         return
 func.func @causal(%q: tensor<?x4x16xf32>, %k: tensor<?x2x16xf32>, %v: tensor<?x2x16xf32>, %s: !attn.sequences) -> tensor<?x4x16xf32> {
   %o = attn.attention %q, %k, %v, %s mask(causal) : tensor<?x4x16xf32>, tensor<?x2x16xf32>, tensor<?x2x16xf32>, !attn.sequences -> tensor<?x4x16xf32>
   return %o : tensor<?x4x16xf32>

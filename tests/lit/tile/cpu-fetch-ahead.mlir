@@ -58,3 +58,33 @@ func.func @nothing(%q: tensor<4x128xbf16>, %many: tensor<32x128xbf16>, %b: memre
   }
   return %r#0, %r#1, %once : tensor<4x64xf32>, tensor<32x64xf32>, tensor<4x64xf32>
 }
+
+// A branch takes rows away in some trips: those of before it are asked for.
+// CHECK-LABEL: func.func @branch
+// CHECK:         scf.for
+// CHECK:           %[[ALL:.*]] = tile.strided_rows
+// CHECK:           scf.if
+// CHECK:           tile.load
+// CHECK-NOT:       scf.if
+// CHECK:           %[[LATER:.*]] = tile.strided_rows
+// CHECK-NOT:       scf.if
+// CHECK:           tile.prefetch %arg1[%[[LATER]]] columns 128
+// CHECK-NEXT:      tile.mma
+func.func @branch(%q: tensor<4x128xbf16>, %b: memref<?xbf16>, %fewer: tensor<64x1xi64>,
+                  %low: index, %high: index, %some: i1, %zero: tensor<4x64xf32>) -> tensor<4x64xf32> {
+  %c1 = arith.constant 1 : index
+  %c64 = arith.constant 64 : index
+  %r = scf.for %t = %low to %high step %c1 iter_args(%s = %zero) -> (tensor<4x64xf32>) {
+    %at = arith.muli %t, %c64 : index
+    %all = tile.strided_rows %at, %c64, %c64 : tensor<64x1xi64>
+    %rows = scf.if %some -> (tensor<64x1xi64>) {
+      scf.yield %fewer : tensor<64x1xi64>
+    } else {
+      scf.yield %all : tensor<64x1xi64>
+    }
+    %k = tile.load %b[%rows] : memref<?xbf16>, tensor<64x1xi64> -> tensor<64x128xbf16>
+    %n = tile.mma %q, %k, %s transpose_b : tensor<4x128xbf16>, tensor<64x128xbf16>, tensor<4x64xf32>
+    scf.yield %n : tensor<4x64xf32>
+  }
+  return %r : tensor<4x64xf32>
+}
