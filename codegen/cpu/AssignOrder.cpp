@@ -2,7 +2,7 @@
 #include "codegen/cpu/Passes.h"
 
 #include "codegen/cpu/tovector/ControlFlow.h"
-#include "codegen/cpu/tovector/RowPairs.h"
+#include "codegen/cpu/tovector/InPlaceRows.h"
 #include "dialect/tile/TileDialect.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"

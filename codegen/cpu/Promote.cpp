@@ -1,7 +1,7 @@
 // tile-cpu-promote: products of bf16 and f16 become products of f32.
 #include "codegen/cpu/Passes.h"
 
-#include "codegen/cpu/tovector/RowPairs.h"
+#include "codegen/cpu/tovector/InPlaceRows.h"
 #include "dialect/tile/TileDialect.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"

@@ -2,7 +2,7 @@
 #include "codegen/cpu/tovector/Buffers.h"
 
 #include "codegen/cpu/tovector/ControlFlow.h"
-#include "codegen/cpu/tovector/RowPairs.h"
+#include "codegen/cpu/tovector/InPlaceRows.h"
 #include "dialect/tile/TileDialect.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -210,10 +210,10 @@ void BufferPlan::addPacking(func::FuncOp function) {
   function.walk([&](tile::MmaOp mma) {
     auto type = cast<RankedTensorType>(mma.getB().getType());
     int64_t position = 2 * positions.lookup(mma).first;
-    if (takesRowPairs(mma, target))
+    if (takesRowPairs(mma, target) || takesRows(mma, target))
       addTemporary(mma, 0,
-                   8 * llvm::alignTo(type.getDimSize(0), 16) +
-                       2 * llvm::alignTo(type.getDimSize(1), 32),
+                   8 * llvm::alignTo(type.getDimSize(0), 8) +
+                       4 * llvm::alignTo(type.getDimSize(1), 16),
                    position);
     else if (type.getElementType().isBF16() && !mma.getTransposeB())
       addTemporaries(mma, mma.getB(), position);

@@ -6,12 +6,13 @@
 //                that K and V need no packing
 //   by rows, B along n   lanes over n: C[m][n..] += A(m, k) * B[k][n..]
 //   by rows, B along k   lanes over k and sums across them (LowerDot.cpp)
+// With few rows, B is read where it lies in memory (InPlaceRows.h).
 // Measured, AVX-512, f32: 64 lanes x 4..6 accumulators reach 87 % of the FMA peak;
 // 64 x 8 spills and reaches 55 %.
 #include "codegen/cpu/tovector/Lowering.h"
 
 #include "codegen/cpu/tovector/ControlFlow.h"
-#include "codegen/cpu/tovector/RowPairs.h"
+#include "codegen/cpu/tovector/InPlaceRows.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
@@ -166,8 +167,8 @@ LogicalResult Lowering::lowerMma(tile::MmaOp op) {
   Emit emit = emitAt(op);
   MmaOperands mma;
   mma.a = buffer(op.getA());
-  bool rowPairs = takesRowPairs(op, target);
-  if (!rowPairs) // else B may have no place
+  bool rowPairs = takesRowPairs(op, target), inPlace = !plan.hasPlace(op.getB());
+  if (!rowPairs && !inPlace)
     mma.b = buffer(op.getB());
   mma.result = buffer(op.getResult());
   mma.transposeB = op.getTransposeB();
@@ -188,6 +189,8 @@ LogicalResult Lowering::lowerMma(tile::MmaOp op) {
 
   if (rowPairs)
     return lowerRowPairs(op, mma), success();
+  if (inPlace)
+    return lowerRows(op, mma), success();
   if (pairs)
     return lowerPairMma(op, mma);
   bool columnsA = mma.a.shape.lanesOverRows, columnsC = mma.result.shape.lanesOverRows;

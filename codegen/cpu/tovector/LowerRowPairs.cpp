@@ -5,16 +5,14 @@
 // Here a table of row pointers takes the place of the tile; absent rows point at zeros.
 //   S = Q K^T   lanes along d: 16 rows of K side by side, then one transposing sum
 //   O += P V    lanes along d: two rows of V interleaved in registers, times a pair of P
-#include "codegen/cpu/tovector/RowPairs.h"
+#include "codegen/cpu/tovector/InPlaceRows.h"
 
-#include "codegen/cpu/tovector/ControlFlow.h"
 #include "codegen/cpu/tovector/Lowering.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
-#include "mlir/Interfaces/SideEffectInterfaces.h"
 
 using namespace mlir;
 using namespace llmopt;
@@ -33,23 +31,6 @@ bool llmopt::cpu::takesRowPairs(tile::MmaOp mma, const CpuIsa &isa) {
   return isa.bf16Dot && a.getElementType().isBF16() && !hasColumnOrder(a) && !hasColumnOrder(c) &&
          a.getDimSize(0) <= kMostRows &&
          (mma.getTransposeB() ? k % kPairs == 0 && n > 1 : k % 2 == 0 && n % kPairs == 0);
-}
-
-bool llmopt::cpu::streamsRows(tile::LoadOp load, const CpuIsa &isa) {
-  if (load.getStride() || load.getLimit() || !load->hasOneUse() ||
-      !cast<MemRefType>(load.getBase().getType()).getElementType().isBF16())
-    return false;
-  OpOperand &use = *load->use_begin();
-  auto mma = dyn_cast<tile::MmaOp>(use.getOwner());
-  if (!mma || use.getOperandNumber() != mma.getBMutable().getOperandNumber() ||
-      mma->getBlock() != load->getBlock() || !takesRowPairs(mma, isa))
-    return false;
-  // The rows are read later than the program says: nothing may write in between.
-  for (Operation *op = load->getNextNode(); op != mma; op = op->getNextNode())
-    if (!isa_and_nonnull<tile::MapOp, tile::PrefetchOp>(op) && !isMemoryEffectFree(op) &&
-        !hasSingleEffect<MemoryEffects::Read>(op))
-      return false;
-  return true;
 }
 
 namespace {
@@ -178,54 +159,6 @@ struct RowPairMma {
 };
 
 } // namespace
-
-/// Where each row of B lies: in memory, or in the tile's own place when it has one.
-Value Lowering::rowTable(tile::MmaOp op) {
-  constexpr int64_t kEntries = 8;
-  Emit emit = emitAt(op);
-  auto type = cast<RankedTensorType>(op.getB().getType());
-  int64_t rows = type.getDimSize(0), padded = llvm::alignTo(rows, kLanes),
-          offset = plan.temporary(op, 0);
-  Type i64 = emit.getI64Type();
-  auto pointer = [&](Value memory) {
-    Value index = memref::ExtractAlignedPointerAsIndexOp::create(emit, memory);
-    return arith::IndexCastOp::create(emit, i64, index).getResult();
-  };
-  Value table = memoryAt(MemRefType::get({padded}, i64), offset);
-  auto load = op.getB().getDefiningOp<tile::LoadOp>();
-  if (!load || plan.hasPlace(load.getTile())) {
-    Buffer b = buffer(op.getB());
-    Value start = pointer(b.memory), step = emit.constant(i64, 2 * b.shape.inner);
-    emit.loop(0, rows, 1, [&](Value r) {
-      Value distance = arith::MulIOp::create(emit, arith::IndexCastOp::create(emit, i64, r), step);
-      memref::StoreOp::create(emit, arith::AddIOp::create(emit, start, distance), table,
-                              ValueRange{r});
-    });
-    return table;
-  }
-  int64_t columns = llvm::alignTo(type.getDimSize(1), kPairs);
-  Value zeros = memoryAt(MemRefType::get({columns}, emit.getBF16Type()), offset + 8 * padded);
-  Value nothing = emit.zero(emit.vec(kPairs, emit.getBF16Type()));
-  for (int64_t c = 0; c < columns; c += kPairs)
-    vector::StoreOp::create(emit, nothing, zeros, ValueRange{emit.idx(c)});
-  Value base = pointer(load.getBase());
-  if (Value first = load.getFirst()) {
-    Value moved = arith::IndexCastOp::create(emit, i64, first);
-    base = arith::AddIOp::create(emit, base, arith::AddIOp::create(emit, moved, moved));
-  }
-  base = emit.splat(base, kEntries);
-  Value none = emit.splat(pointer(zeros), kEntries);
-  Buffer addresses = buffer(load.getRows());
-  emit.loop(0, llvm::alignTo(rows, kEntries), kEntries, [&](Value r) {
-    Value at = emit.loadVector(addresses, emit.idx(0), r, kEntries);
-    Value valid =
-        arith::CmpIOp::create(emit, arith::CmpIPredicate::sge, at, emit.zero(at.getType()));
-    Value place = arith::AddIOp::create(emit, base, arith::AddIOp::create(emit, at, at));
-    vector::StoreOp::create(emit, arith::SelectOp::create(emit, valid, place, none), table,
-                            ValueRange{r});
-  });
-  return table;
-}
 
 void Lowering::lowerRowPairs(tile::MmaOp op, MmaOperands mma) {
   Emit emit = emitAt(op);

@@ -1,6 +1,6 @@
-// tile.load, tile.store and row addresses: copies row by row, with conversion.
+// tile.load and tile.store: copies row by row, with conversion.
+#include "codegen/cpu/tovector/InPlaceRows.h"
 #include "codegen/cpu/tovector/Lowering.h"
-#include "codegen/cpu/tovector/RowPairs.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
@@ -222,49 +222,5 @@ void Lowering::lowerStore(tile::StoreOp op) {
       emit.setInsertionPointToStart(write.thenBlock());
       storeRow(emit, t, r, offset, count);
     });
-  });
-}
-
-void Lowering::lowerStridedRows(tile::StridedRowsOp op) {
-  Emit emit = emitAt(op);
-  Buffer rows = buffer(op.getRows());
-  Value none = emit.constant(emit.getI64Type(), -1);
-  emit.loop(0, rows.shape.rows, 1, [&](Value r) {
-    Value inside = arith::CmpIOp::create(emit, arith::CmpIPredicate::slt, r, op.getCount());
-    Value offset = emit.add(op.getOffset(), emit.mul(r, op.getStride()));
-    Value address = arith::IndexCastOp::create(emit, emit.getI64Type(), offset);
-    emit.storeElement(arith::SelectOp::create(emit, inside, address, none), rows, r, emit.idx(0));
-  });
-}
-
-void Lowering::lowerPagedRows(tile::PagedRowsOp op) {
-  Emit emit = emitAt(op);
-  Buffer rows = buffer(op.getRows());
-  int64_t lanes = target.lanes;
-  Type index = emit.getIndexType(), i32 = emit.getI32Type(), i64 = emit.getI64Type();
-  auto splat = [&](Value scalar) { return emit.splat(scalar, lanes); };
-  auto broad = [&](Value v) { return splat(arith::IndexCastOp::create(emit, i64, v)); };
-  Value page = splat(emit.constant(i64, op.getPage())), none = splat(emit.constant(i64, -1)),
-        noPage = splat(emit.constant(i32, -1)), offset = broad(op.getOffset()),
-        pageStride = broad(op.getPageStride()), slotStride = broad(op.getSlotStride());
-  auto product = [&](Value a, Value b) { return arith::MulIOp::create(emit, a, b); };
-  auto sum = [&](Value a, Value b) { return arith::AddIOp::create(emit, a, b); };
-  emit.loop(0, rows.shape.inner, lanes, [&](Value r) {
-    Value step = vector::StepOp::create(emit, emit.vec(lanes, index));
-    Value row = sum(splat(r), step);
-    Value inside =
-        arith::CmpIOp::create(emit, arith::CmpIPredicate::slt, row, splat(op.getCount()));
-    Value key =
-        arith::IndexCastOp::create(emit, emit.vec(lanes, i64), sum(splat(op.getKey()), row));
-    // Keys count from 0, so unsigned division: a shift when the page is a power of two.
-    Value entry = arith::DivUIOp::create(emit, key, page);
-    Value slot = arith::SubIOp::create(emit, key, product(entry, page));
-    Value id = vector::GatherOp::create(emit, emit.vec(lanes, i32), op.getTable(),
-                                        ValueRange{op.getBase()}, entry, inside, noPage);
-    Value known =
-        arith::CmpIOp::create(emit, arith::CmpIPredicate::sge, id, emit.zero(id.getType()));
-    Value p = arith::ExtSIOp::create(emit, emit.vec(lanes, i64), id);
-    Value at = sum(sum(offset, product(p, pageStride)), product(slot, slotStride));
-    emit.storeVector(arith::SelectOp::create(emit, known, at, none), rows, emit.idx(0), r);
   });
 }

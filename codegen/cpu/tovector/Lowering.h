@@ -37,13 +37,15 @@ private:
   // LowerTransfer.cpp
   void lowerLoad(tile::LoadOp op);
   void lowerStore(tile::StoreOp op);
+  // LowerAddresses.cpp
   void lowerStridedRows(tile::StridedRowsOp op);
   void lowerPagedRows(tile::PagedRowsOp op);
   // LowerMma.cpp, LowerDot.cpp
   mlir::LogicalResult lowerMma(tile::MmaOp op);
   mlir::LogicalResult lowerPairMma(tile::MmaOp op, MmaOperands operands);
-  // LowerRowPairs.cpp
+  // LowerRowPairs.cpp, LowerRows.cpp, InPlaceRows.cpp
   void lowerRowPairs(tile::MmaOp op, MmaOperands operands);
+  void lowerRows(tile::MmaOp op, MmaOperands operands);
   mlir::Value rowTable(tile::MmaOp op);
   // Prefetch.cpp
   FetchAhead fetchOf(tile::PrefetchOp op);

@@ -47,3 +47,47 @@ func.func @padded(%m: memref<?xf32>, %n: index) {
 func.func @nothing(%n: index) -> index {
   return %n : index
 }
+
+// RUN: llm-opt opt --convert-tile-to-vector=features=avx2,fma %s | FileCheck %s --check-prefix=FEW
+
+// Few rows against rows that only this product reads: no copy of them, addresses alone. The
+// registers of a page's rows follow from one entry of the table.
+// FEW-LABEL: func.func @few
+// FEW-SAME:    tile.scratch_bytes = [[BYTES:[0-9]{4}]] : i64
+// FEW:         scf.for
+// FEW-NOT:       vector.gather
+// FEW:           memref.load %{{.*}} : memref<?xi32>
+// FEW:         scf.for
+// FEW:           llvm.load {{.*}} : !llvm.ptr -> vector<8xbf16>
+// FEW:           math.fma {{.*}} : vector<8xf32>
+// FEW-NOT:     vector.load {{.*}} : memref<64x64xf32>
+// FEW:         return
+func.func @few(%m: memref<?xf32>, %b: memref<?xbf16>, %table: memref<?xi32>, %tile: index,
+               %n: index) attributes {tile.kernel} {
+  %c0 = arith.constant 0 : index
+  %c64 = arith.constant 64 : index
+  %key = arith.muli %tile, %c64 : index
+  %z = arith.constant dense<0.0> : tensor<4x64xf32>
+  %few = tile.strided_rows %c0, %c64, %n : tensor<4x1xi64>
+  %a = tile.load %m[%few] : memref<?xf32>, tensor<4x1xi64> -> tensor<4x64xf32>
+  %rows = tile.paged_rows %table[%c0] from %key count %n page 16 offset %c0 strides %c64, %c64
+      : memref<?xi32>, tensor<64x1xi64>
+  %t = tile.load %b[%rows] : memref<?xbf16>, tensor<64x1xi64> -> tensor<64x64xf32>
+  %p = tile.mma %a, %t, %z transpose_b : tensor<4x64xf32>, tensor<64x64xf32>, tensor<4x64xf32>
+  tile.store %p, %m[%few] : tensor<4x64xf32>, memref<?xf32>, tensor<4x1xi64>
+  return
+}
+
+// Where a register's rows may lie in several pages, each has an entry of its own.
+// FEW-LABEL: func.func @pages
+// FEW:         vector.gather
+func.func @pages(%m: memref<?xf32>, %table: memref<?xi32>, %key: index, %n: index)
+    attributes {tile.kernel} {
+  %c0 = arith.constant 0 : index
+  %c64 = arith.constant 64 : index
+  %rows = tile.paged_rows %table[%c0] from %key count %n page 16 offset %c0 strides %c64, %c64
+      : memref<?xi32>, tensor<64x1xi64>
+  %t = tile.load %m[%rows] : memref<?xf32>, tensor<64x1xi64> -> tensor<64x64xf32>
+  tile.store %t, %m[%rows] : tensor<64x64xf32>, memref<?xf32>, tensor<64x1xi64>
+  return
+}

@@ -1,4 +1,4 @@
-// Products of bf16 with few rows, laid out by rows, that read B where it lies in memory.
+// Products with few rows that read B where it lies in memory, row by row.
 #pragma once
 
 #include "codegen/cpu/CpuIsa.h"
@@ -9,6 +9,10 @@ namespace llmopt::cpu {
 /// True for a bf16 product that AVX512-BF16 does with tiles by rows: at most 8 rows, whole
 /// registers along the contiguous dimension of B.
 bool takesRowPairs(tile::MmaOp mma, const CpuIsa &isa);
+
+/// True for an f32 product with few rows whose B is loaded for it alone, by whole registers of
+/// f32 or of 16 bits that widen in registers.
+bool takesRows(tile::MmaOp mma, const CpuIsa &isa);
 
 /// True when the only user of `load` is such a product, as its B, which then reads the rows
 /// where they lie: the tile has no place in scratch memory.

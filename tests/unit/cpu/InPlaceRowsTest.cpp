@@ -1,0 +1,134 @@
+// Products with few rows whose second operand is read where it lies in memory.
+#include "tests/unit/cpu/Harness.h"
+
+#include <cmath>
+#include <gtest/gtest.h>
+#include <random>
+
+using namespace llmopt::cpu::test;
+
+namespace {
+
+constexpr int64_t kRows = 32, kColumns = 48; // of B
+constexpr int64_t kPitch = 51, kOffset = 2;  // in memory: rows apart, the first column read
+
+struct Type {
+  const char *name;
+  uint16_t (*pack)(float); ///< null: f32
+  float (*unpack)(uint16_t);
+};
+const Type kTypes[] = {
+    {"f32", nullptr, nullptr}, {"bf16", toBf16, fromBf16}, {"f16", toF16, fromF16}};
+
+/// C = A B^T or A B for `m` rows of A, where row r of B lies at table[r] and -1 is a row of zeros.
+std::string product(const std::string &type, int64_t m, bool transposed) {
+  std::string k = std::to_string(transposed ? kColumns : kRows),
+              n = std::to_string(transposed ? kRows : kColumns), rows = std::to_string(m),
+              b = std::to_string(kRows) + "x" + std::to_string(kColumns),
+              count = std::to_string(kRows);
+  return "func.func @product(%a: memref<?xf32>, %b: memref<?x" + type +
+         ">, %table: memref<?xi32>, %c: memref<?xf32>, %key: index) attributes {tile.kernel} {\n"
+         "  %c0 = arith.constant 0 : index\n  %c1 = arith.constant 1 : index\n"
+         "  %c2 = arith.constant 2 : index\n"
+         "  %pitch = arith.constant " +
+         std::to_string(kPitch) +
+         " : index\n"
+         "  %m = arith.constant " +
+         rows + " : index\n  %k = arith.constant " + k +
+         " : index\n"
+         "  %n = arith.constant " +
+         n + " : index\n  %count = arith.constant " + count +
+         " : index\n"
+         "  %ar = tile.strided_rows %c0, %k, %m : tensor<" +
+         rows +
+         "x1xi64>\n"
+         "  %at = tile.load %a[%ar] : memref<?xf32>, tensor<" +
+         rows + "x1xi64> -> tensor<" + rows + "x" + k +
+         "xf32>\n"
+         "  %br = tile.paged_rows %table[%c1] from %key count %count page 1 offset %c2 strides "
+         "%pitch, %c1 : memref<?xi32>, tensor<" +
+         count +
+         "x1xi64>\n"
+         "  %bt = tile.load %b[%br] : memref<?x" +
+         type + ">, tensor<" + count + "x1xi64> -> tensor<" + b + "x" + type +
+         ">\n"
+         "  %zero = arith.constant dense<0.0> : tensor<" +
+         rows + "x" + n +
+         "xf32>\n"
+         "  %p = tile.map(%at : tensor<" +
+         rows + "x" + k +
+         "xf32>) {\n"
+         "  ^bb0(%x: f32, %i: i32, %j: i32):\n" +
+         (type == "f32" ? "    tile.yield %x : f32\n"
+                        : "    %y = arith.truncf %x : f32 to " + type +
+                              "\n    tile.yield %y : " + type + "\n") +
+         "  } -> tensor<" + rows + "x" + k + "x" + type +
+         ">\n"
+         "  %r = tile.mma %p, %bt, %zero" +
+         (transposed ? " transpose_b" : "") + " : tensor<" + rows + "x" + k + "x" + type +
+         ">, tensor<" + b + "x" + type + ">, tensor<" + rows + "x" + n +
+         "xf32>\n"
+         "  %cr = tile.strided_rows %c0, %n, %m : tensor<" +
+         rows +
+         "x1xi64>\n"
+         "  tile.store %r, %c[%cr] : tensor<" +
+         rows + "x" + n + "xf32>, memref<?xf32>, tensor<" + rows + "x1xi64>\n  return\n}\n";
+}
+
+void check(const Isa &isa, const Type &type, int64_t m, bool transposed) {
+  auto kernel = Kernel::compile(product(type.name, m, transposed), optionsFor(isa), "product");
+  ASSERT_TRUE(kernel);
+  std::mt19937 engine(unsigned(m + transposed));
+  std::uniform_real_distribution<float> draw(-1, 1);
+  int64_t k = transposed ? kColumns : kRows, n = transposed ? kRows : kColumns;
+  std::vector<float> a(m * k), c(m * n, std::nanf(""));
+  for (float &value : a)
+    value = type.pack ? type.unpack(type.pack(draw(engine))) : draw(engine);
+  // Rows in any order, one of them missing; everything outside of them is NaN.
+  std::vector<int32_t> table(1 + kRows);
+  for (int64_t r = 0; r < kRows; ++r)
+    table[1 + r] = int32_t((r * 7 + 3) % kRows);
+  table[1 + 5] = -1;
+  std::vector<float> b(kRows * kPitch + kColumns, std::nanf(""));
+  for (int64_t r = 0; r < kRows; ++r)
+    for (int64_t j = 0; j < kColumns && table[1 + r] >= 0; ++j) {
+      float value = draw(engine);
+      b[kOffset + table[1 + r] * kPitch + j] = type.pack ? type.unpack(type.pack(value)) : value;
+    }
+  std::vector<uint16_t> narrow;
+  for (float value : b)
+    narrow.push_back(type.pack ? type.pack(value) : 0);
+  kernel->slot(a.data())
+      .slot(type.pack ? static_cast<const void *>(narrow.data()) : b.data())
+      .slot(table.data())
+      .slot(c.data())
+      .slot(int64_t(0))
+      .run();
+  auto element = [&](int64_t r, int64_t j) {
+    return table[1 + r] < 0 ? 0.0 : double(b[kOffset + table[1 + r] * kPitch + j]);
+  };
+  for (int64_t i = 0; i < m; ++i)
+    for (int64_t j = 0; j < n; ++j) {
+      double wanted = 0, size = 0;
+      for (int64_t x = 0; x < k; ++x) {
+        double term = double(a[i * k + x]) * (transposed ? element(j, x) : element(x, j));
+        wanted += term, size += std::abs(term);
+      }
+      // k additions in f32, in any order.
+      ASSERT_NEAR(c[i * n + j], wanted, double(k) * 0x1p-24 * size + 0x1p-126)
+          << isa.name << " " << type.name << " m " << m << " at " << i << ", " << j;
+    }
+}
+
+TEST(InPlaceRows, few_rows_of_any_number_and_type) {
+  for (const Isa &isa : availableIsas())
+    for (const Type &type : kTypes)
+      for (int64_t m : {1, 2, 3, 4, 5, 6, 7, 8, 9})
+        for (bool transposed : {false, true}) {
+          check(isa, type, m, transposed);
+          if (HasFatalFailure())
+            return;
+        }
+}
+
+} // namespace
