@@ -15,6 +15,7 @@ enum class AccessKind : uint8_t {
   StrongLoad,
   StrongStore,
   Atomic,
+  Reduction, ///< of a bulk copy: atomic, and orders nothing
   AsyncLoad,
   AsyncStore,
 };

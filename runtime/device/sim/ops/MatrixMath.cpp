@@ -2,6 +2,9 @@
 
 #include "runtime/device/sim/numeric/Formats.h"
 
+#include <algorithm>
+#include <limits>
+
 namespace llmopt::sim {
 
 using ptx::Type;
@@ -15,6 +18,9 @@ float halfToFloat(uint32_t bits) {
   value |= (bits & 0x7c00) == 0x7c00 ? 0x7f800000u : 0u;
   return std::bit_cast<float>(value | (bits & 0x8000) << 16);
 }
+// Sums of 32 products of such are exact in f32.
+float signedToFloat(uint32_t bits) { return static_cast<int8_t>(bits & 0xff); }
+float unsignedToFloat(uint32_t bits) { return static_cast<uint8_t>(bits & 0xff); }
 float singleToFloat(uint32_t bits) { return std::bit_cast<float>(bits); }
 float bfloatToFloat(uint32_t bits) { return std::bit_cast<float>((bits & 0xffff) << 16); }
 /// The hardware does not read the lower mantissa bits.
@@ -70,6 +76,10 @@ uint32_t chunkToFloats(const std::byte *from, Type type, float *to) {
     return convertChunk<uint8_t, &smallToFloat<kE4M3>>(from, to);
   case Type::E5M2:
     return convertChunk<uint8_t, &smallToFloat<kE5M2>>(from, to);
+  case Type::S8:
+    return convertChunk<uint8_t, &signedToFloat>(from, to);
+  case Type::U8:
+    return convertChunk<uint8_t, &unsignedToFloat>(from, to);
   default:
     return 0;
   }
@@ -88,6 +98,10 @@ void unpackFloats(const Warp &warp, const uint32_t *rows, const Places &places, 
     return unpackAs<&smallToFloat<kE4M3>>(warp, rows, places, matrix);
   case Type::E5M2:
     return unpackAs<&smallToFloat<kE5M2>>(warp, rows, places, matrix);
+  case Type::S8:
+    return unpackAs<&signedToFloat>(warp, rows, places, matrix);
+  case Type::U8:
+    return unpackAs<&unsignedToFloat>(warp, rows, places, matrix);
   default:
     return unpackAs<&singleToFloat>(warp, rows, places, matrix);
   }
@@ -130,6 +144,14 @@ const Multiply kMultiply = &multiplyPlain;
 #endif
 
 } // namespace
+
+uint32_t addProducts(uint32_t c, float products, bool saturate) {
+  int64_t sum = int64_t{static_cast<int32_t>(c)} + static_cast<int32_t>(products);
+  if (saturate)
+    sum = std::clamp<int64_t>(sum, std::numeric_limits<int32_t>::min(),
+                              std::numeric_limits<int32_t>::max());
+  return static_cast<uint32_t>(sum);
+}
 
 void multiplyTile(const float *a, const float *b, float *c, uint32_t k) {
   kMultiply(a, reinterpret_cast<const Row8 *>(b), reinterpret_cast<Row8 *>(c), k);

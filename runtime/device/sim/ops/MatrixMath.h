@@ -27,7 +27,7 @@ struct Places {
   }
 };
 
-/// The elements of f16, bf16, tf32, e4m3 or e5m2 in 16 bytes as floats; how many.
+/// The elements of f16, bf16, tf32, e4m3, e5m2, s8 or u8 in 16 bytes as floats; how many.
 inline constexpr uint32_t kChunkBytes = 16;
 uint32_t chunkToFloats(const std::byte *from, ptx::Type type, float *to);
 
@@ -37,5 +37,8 @@ void unpackFloats(const Warp &warp, const uint32_t *rows, const Places &places, 
 
 /// C += A * B for matrices in row order, 32-byte aligned: 16 x k, k x 8, 16 x 8.
 void multiplyTile(const float *a, const float *b, float *c, uint32_t k);
+
+/// What becomes of an s32 of C when such sums of products of bytes, which are exact, are added.
+uint32_t addProducts(uint32_t c, float products, bool saturate);
 
 } // namespace llmopt::sim

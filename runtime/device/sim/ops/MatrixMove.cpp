@@ -98,13 +98,6 @@ void transposeMatrix(Warp &warp, const Inst &inst, LaneMask) {
   toRegisters(matrix, true, warp.narrow(inst.d));
 }
 
-void converge(InstDecoder &d, InstClass cls, Handler handler) {
-  d.inst.flow = Flow::Converge;
-  d.inst.need = Need::All;
-  d.inst.cls = cls;
-  d.inst.run = handler;
-}
-
 template <bool Store> Status decodeTransfer(InstDecoder &d) {
   LLMOPT_RETURN_IF_ERROR(d.expectOperands(2));
   bool sync = d.take("sync") && d.take("aligned") && d.take("m8n8");
@@ -126,7 +119,7 @@ template <bool Store> Status decodeTransfer(InstDecoder &d) {
     const Operand &part = value.kind == Operand::Kind::Vector ? value.parts[i] : value;
     LLMOPT_RETURN_IF_ERROR(Store ? d.listInput(part, Type::B32) : d.listOutput(part, Type::B32));
   }
-  converge(d, InstClass::Shared, Store ? &storeMatrix : &loadMatrix);
+  d.converge(Need::All, InstClass::Shared, Store ? &storeMatrix : &loadMatrix);
   return {};
 }
 
@@ -137,7 +130,7 @@ Status decodeTranspose(InstDecoder &d) {
     return d.unsupported();
   LLMOPT_RETURN_IF_ERROR(d.output(Field::D, 0, Type::B32));
   LLMOPT_RETURN_IF_ERROR(d.input(Field::A, 1, Type::B32));
-  converge(d, InstClass::Collective, &transposeMatrix);
+  d.converge(Need::All, InstClass::Collective, &transposeMatrix);
   return {};
 }
 
