@@ -91,6 +91,7 @@ harness::Shape splitPrompts() { return steep(shapeOf({40, 33, 40}, {900, 700, 43
 std::vector<harness::Shape> pagedShapes() {
   return {tight(shapeOf({1, 20, 1, 5, 3, 1}, {17, 20, 1, 5, 0, 0})),
           tight(shapeOf({1}, {80})),
+          tight(shapeOf({1}, {16})),
           tight(shapeOf({40}, {80})),
           tight(shapeOf({16}, {16})),
           odd(shapeOf({1, 20}, {90, 70})),
@@ -115,6 +116,8 @@ std::vector<harness::Shape> denseShapes() {
 std::vector<harness::Shape> windowShapes() {
   return {tight(shapeOf({1, 1, 20, 2}, {17, 180, 150, 0})),
           odd(shapeOf({1, 9}, {190, 260})),
+          tight(shapeOf({1}, {80})),
+          tight(shapeOf({1}, {16})),
           tight(shapeOf({40}, {80})),
           steep(shapeOf({1, 1, 1}, {1000, 330, 270})),
           shapeOf(times(7, 70), {300, 420, 70, 130, 260, 190, 100}),
@@ -123,7 +126,10 @@ std::vector<harness::Shape> windowShapes() {
 
 /// Between the sink and the window lie keys that no row sees, and their pages are -1.
 std::vector<harness::Shape> sinkShapes() {
-  return {tight(shapeOf({1, 1, 3, 2}, {17, 350, 2, 0})), odd(shapeOf({1, 70}, {290, 275})),
+  return {tight(shapeOf({1, 1, 3, 2}, {17, 350, 2, 0})),
+          tight(shapeOf({1}, {80})),
+          tight(shapeOf({40}, {80})),
+          odd(shapeOf({1, 70}, {290, 275})),
           steep(shapeOf({1, 40}, {1100, 900})),
           shapeOf(times(9, 70), {300, 70, 130, 480, 190, 100, 200, 70, 90})};
 }

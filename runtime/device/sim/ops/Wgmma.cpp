@@ -6,8 +6,6 @@
 #include "runtime/device/sim/decode/KernelDecoder.h"
 #include "runtime/device/sim/exec/Cluster.h"
 #include "runtime/device/sim/exec/SharedChecks.h"
-#include "runtime/device/sim/numeric/Float32.h"
-#include "runtime/device/sim/numeric/Half.h"
 #include "runtime/device/sim/ops/MatrixMath.h"
 #include "runtime/device/sim/ops/Ops.h"
 
@@ -165,37 +163,37 @@ bool descriptorOf(Warp &warp, uint32_t row, uint64_t &value) {
   return true;
 }
 
-/// Layouts of A in registers by bytes of an element, and of D by its bits.
-const Places &placesA(Type type) {
-  static const Places two(operandLayoutA(16, 16, 16), 16), four(operandLayoutA(16, 8, 32), 8),
-      one(operandLayoutA(16, 32, 8), 32);
+/// A in registers, by bytes of an element; and D, by its bits.
+const Fragment &fragmentA(Type type) {
+  static const Fragment two(operandLayoutA(16, 16, 16), Part::A),
+      four(operandLayoutA(16, 8, 32), Part::A), one(operandLayoutA(16, 32, 8), Part::A);
   return bytesOf(type) == 2 ? two : bytesOf(type) == 4 ? four : one;
 }
-const Places &placesD(bool half) {
-  static const Places full(accumulatorLayout(16, 32), kTileN),
-      halves(accumulatorLayout(16, 16), kTileN);
+const Fragment &fragmentD(bool half) {
+  static const Fragment full(accumulatorLayout(16, 32), Part::C),
+      halves(accumulatorLayout(16, 16), Part::C);
   return half ? halves : full;
 }
 
 /// D of one warp: 16 rows, in blocks of 8 columns.
 void multiplyRows(Warp &warp, const Inst &inst, const Variant &v, const float *a, const float *b) {
-  const Places &places = placesD(v.halfD);
+  const Fragment &sums = fragmentD(v.halfD);
   uint32_t depth = depthOf(v.a);
   bool scale = has(warp.predicates[inst.c], 0);
   const uint32_t *rows = warp.list(inst);
-  for (uint32_t block = 0; block < v.n / kTileN; ++block, rows += places.registers) {
-    alignas(64) float sums[kTileM * kTileN] = {};
+  for (uint32_t block = 0; block < v.n / kTileN; ++block, rows += sums.registers()) {
+    alignas(64) float tile[kTileM * kTileN] = {};
     if (scale && !v.integer)
-      unpackFloats(warp, rows, places, v.halfD ? Type::F16 : Type::F32, sums);
-    multiplyTile(a, b + block * depth * kTileN, sums, depth);
-    for (uint32_t reg = 0; reg < places.registers; ++reg) {
+      unpackFloats(warp, rows, sums, v.halfD ? Type::F16 : Type::F32, tile);
+    multiplyTile(a, b + block * depth * kTileN, tile, depth);
+    if (!v.integer) {
+      packSums(warp, rows, v.halfD, tile);
+      continue;
+    }
+    for (uint32_t reg = 0; reg < sums.registers(); ++reg) {
       uint32_t *cells = warp.narrow(rows[reg]);
-      for (uint32_t lane = 0; lane < kLanes && v.integer; ++lane)
-        cells[lane] = addProducts(scale ? cells[lane] : 0, sums[places.at[reg][lane]], v.saturate);
-      for (uint32_t lane = 0; lane < kLanes && !v.integer; ++lane)
-        cells[lane] = v.halfD ? F16(sums[places.at[2 * reg][lane]]).bits |
-                                    uint32_t{F16(sums[places.at[2 * reg + 1][lane]]).bits} << 16
-                              : std::bit_cast<uint32_t>(canonical(sums[places.at[reg][lane]]));
+      for (uint32_t lane = 0; lane < kLanes; ++lane)
+        cells[lane] = addProducts(scale ? cells[lane] : 0, tile[sumAt(reg, lane)], v.saturate);
     }
   }
   warp.tally->mmaMultiplyAdds += uint64_t{kTileM} * v.n * depth;
@@ -225,7 +223,7 @@ void multiply(Warp &last, const Inst &inst, LaneMask) {
       return;
     alignas(64) float a[kTileM * kTileMaxK] = {};
     if (v.registersA)
-      unpackFloats(warp, warp.list(inst) + inst.outputs, placesA(v.a), v.a, a);
+      unpackFloats(warp, warp.list(inst) + inst.outputs, fragmentA(v.a), v.a, a);
     else if (!readMatrix(warp, matrixA, v.a, v.transposeA, i * kTileM, kTileM,
                          [&](uint32_t m, uint32_t k, float x) { a[m * depth + k] = x; }))
       return;

@@ -36,14 +36,14 @@ enum class Matrix : uint8_t { A, B, C, D };
 bool isBytes(Type type) { return type == Type::S8 || type == Type::U8; }
 
 /// Of one matrix: how many elements each lane has, in how many registers of 32 bits.
-struct Fragment {
+struct Held {
   uint32_t rows, cols, elementBytes, registers;
   uint32_t laneBytes() const { return rows * cols * elementBytes / kLanes; }
 };
 
-Fragment fragmentOf(const Shape &shape, Matrix matrix, Type type) {
-  Fragment f = {matrix == Matrix::B ? shape.k : shape.m, matrix == Matrix::A ? shape.k : shape.n,
-                ptx::sizeOf(type), 0};
+Held heldOf(const Shape &shape, Matrix matrix, Type type) {
+  Held f = {matrix == Matrix::B ? shape.k : shape.m, matrix == Matrix::A ? shape.k : shape.n,
+            ptx::sizeOf(type), 0};
   bool operand = matrix == Matrix::A || matrix == Matrix::B;
   f.registers = operand && type == Type::F16 ? 8 : f.laneBytes() / 4;
   return f;
@@ -62,14 +62,14 @@ struct Elements {
   alignas(64) std::array<std::byte, kMaxBytes> bytes;
 };
 
-void fromRegisters(const Warp &warp, const uint32_t *rows, const Fragment &f, Elements &elements) {
+void fromRegisters(const Warp &warp, const uint32_t *rows, const Held &f, Elements &elements) {
   uint32_t size = f.laneBytes();
   for (uint32_t lane = 0; lane < kLanes; ++lane)
     for (uint32_t at = 0; at < size; at += 4)
       std::memcpy(&elements.bytes[lane * size + at], warp.narrow(rows[at / 4]) + lane, 4);
 }
 
-void toRegisters(Warp &warp, const uint32_t *rows, const Fragment &f, const Elements &elements) {
+void toRegisters(Warp &warp, const uint32_t *rows, const Held &f, const Elements &elements) {
   uint32_t size = f.laneBytes();
   for (uint32_t lane = 0; lane < kLanes; ++lane)
     for (uint32_t reg = 0; reg < f.registers; ++reg)
@@ -83,15 +83,15 @@ uint32_t packed(size_t shape, Matrix matrix, Type type) {
   return static_cast<uint32_t>(shape) | static_cast<uint32_t>(matrix) << 8 |
          static_cast<uint32_t>(type) << 16;
 }
-Fragment unpacked(uint32_t bits) {
-  return fragmentOf(kShapes[bits & 0xff], static_cast<Matrix>(bits >> 8 & 0xff),
-                    static_cast<Type>(bits >> 16));
+Held unpacked(uint32_t bits) {
+  return heldOf(kShapes[bits & 0xff], static_cast<Matrix>(bits >> 8 & 0xff),
+                static_cast<Type>(bits >> 16));
 }
 
 /// Moves a matrix between memory and elements. Neighbours that are neighbours in memory too move
 /// together, up to 16 bytes.
 template <bool Store>
-bool moveMatrix(Warp &warp, const Inst &inst, const Fragment &f, Elements &elements) {
+bool moveMatrix(Warp &warp, const Inst &inst, const Held &f, Elements &elements) {
   constexpr uint32_t kMost = 16;
   auto space = static_cast<Space>(inst.mode >> kSpaceShift);
   bool along = inst.mode & kAlongRows, fragmentAlong = inst.mode & kFragmentAlongRows;
@@ -121,14 +121,14 @@ bool moveMatrix(Warp &warp, const Inst &inst, const Fragment &f, Elements &eleme
 }
 
 void load(Warp &warp, const Inst &inst, LaneMask) {
-  Fragment f = unpacked(inst.d2);
+  Held f = unpacked(inst.d2);
   Elements elements;
   if (moveMatrix<false>(warp, inst, f, elements))
     toRegisters(warp, warp.list(inst), f, elements);
 }
 
 void store(Warp &warp, const Inst &inst, LaneMask) {
-  Fragment f = unpacked(inst.d2);
+  Held f = unpacked(inst.d2);
   Elements elements;
   fromRegisters(warp, warp.list(inst), f, elements);
   moveMatrix<true>(warp, inst, f, elements);
@@ -161,7 +161,7 @@ struct Product {
 
 /// An operand as floats: element (row, col) at place(row, col) of `to`.
 template <typename F>
-void operandToFloats(const Elements &elements, const Fragment &f, Type type, bool along, F &&place,
+void operandToFloats(const Elements &elements, const Held &f, Type type, bool along, F &&place,
                      float *to) {
   uint32_t inner = along ? f.cols : f.rows, count = f.rows * f.cols;
   for (uint32_t at = 0; at < count;) {
@@ -205,8 +205,8 @@ void setResult(Elements &result, const Product &p, const Elements &c, uint32_t e
 void multiply(Warp &warp, const Inst &inst, LaneMask) {
   Product p = Product::unpack(inst.imm);
   const Shape &shape = kShapes[p.shape];
-  Fragment a = fragmentOf(shape, Matrix::A, p.a), b = fragmentOf(shape, Matrix::B, p.b);
-  Fragment c = fragmentOf(shape, Matrix::C, p.c), d = fragmentOf(shape, Matrix::D, p.d);
+  Held a = heldOf(shape, Matrix::A, p.a), b = heldOf(shape, Matrix::B, p.b);
+  Held c = heldOf(shape, Matrix::C, p.c), d = heldOf(shape, Matrix::D, p.d);
   const uint32_t *rows = warp.list(inst);
   Elements given, sums;
   // Tiles of 16 rows of A, and of 8 columns of B.
@@ -246,7 +246,7 @@ size_t takeShape(InstDecoder &d) {
   return shape;
 }
 
-template <bool Output> Status bindRegisters(InstDecoder &d, size_t index, const Fragment &f) {
+template <bool Output> Status bindRegisters(InstDecoder &d, size_t index, const Held &f) {
   const Operand &operand = d.operand(index);
   size_t given = operand.kind == Operand::Kind::Vector ? operand.parts.size() : 1;
   if (given != f.registers)
@@ -272,7 +272,7 @@ template <bool Store> Status decodeMove(InstDecoder &d) {
            (space == Space::Generic || space == Space::Global || space == Space::Shared);
   if (!known || !allowed(kShapes[shape], matrix, type))
     return d.unsupported();
-  Fragment f = fragmentOf(kShapes[shape], matrix, type);
+  Held f = heldOf(kShapes[shape], matrix, type);
   LLMOPT_RETURN_IF_ERROR(bindRegisters<!Store>(d, Store ? 1 : 0, f));
   runtime::StatusOr<AddressBase> base = d.address(Field::A, Store ? 0 : 1);
   if (!base)
@@ -326,10 +326,10 @@ Status decodeProduct(InstDecoder &d) {
         integer ? type == Type::S32 : type == Type::F32 || (type == Type::F16 && p.a == Type::F16);
   if (!known || (p.saturate && !integer))
     return d.unsupported();
-  LLMOPT_RETURN_IF_ERROR(bindRegisters<true>(d, 0, fragmentOf(s, Matrix::D, p.d)));
-  LLMOPT_RETURN_IF_ERROR(bindRegisters<false>(d, 1, fragmentOf(s, Matrix::A, p.a)));
-  LLMOPT_RETURN_IF_ERROR(bindRegisters<false>(d, 2, fragmentOf(s, Matrix::B, p.b)));
-  LLMOPT_RETURN_IF_ERROR(bindRegisters<false>(d, 3, fragmentOf(s, Matrix::C, p.c)));
+  LLMOPT_RETURN_IF_ERROR(bindRegisters<true>(d, 0, heldOf(s, Matrix::D, p.d)));
+  LLMOPT_RETURN_IF_ERROR(bindRegisters<false>(d, 1, heldOf(s, Matrix::A, p.a)));
+  LLMOPT_RETURN_IF_ERROR(bindRegisters<false>(d, 2, heldOf(s, Matrix::B, p.b)));
+  LLMOPT_RETURN_IF_ERROR(bindRegisters<false>(d, 3, heldOf(s, Matrix::C, p.c)));
   d.inst.imm = p.pack();
   d.converge(Need::All, InstClass::Matrix, &multiply);
   return {};
