@@ -1,10 +1,11 @@
 """Every example spec on the simulator, as compiled for each architecture: `verify --cases hard` once
 for each PTX that differs in more than the names of architecture and version.
 
-    archs.py LLM-OPT [--compare] [--short] [--jobs N] [--spec NAME]...
+    archs.py LLM-OPT [--compare] [--short] [--jobs N] [--spec NAME]... [--arch sm_80]...
 
-`--compare` only prints which architectures share their PTX. `--short` verifies what fits into CI:
-few shapes, and the specs of SHORT for each architecture whose PTX differs from that of the first.
+`--compare` only prints which architectures share their PTX. `--short` verifies what fits into CI
+beside all specs on sm_80: few shapes, and the specs of SHORT for each architecture whose PTX differs
+from that of the first.
 Without NVRTC the exit code is 77.
 """
 import argparse
@@ -26,6 +27,7 @@ parser.add_argument("--compare", action="store_true")
 parser.add_argument("--short", action="store_true")
 parser.add_argument("--jobs", type=int, default=1)
 parser.add_argument("--spec", action="append", default=[])
+parser.add_argument("--arch", action="append", choices=ARCHS, default=[])
 options = parser.parse_args()
 
 
@@ -47,7 +49,7 @@ def ptx_of(spec, arch):
 def groups_of(spec):
     """Architectures by what their PTX is, in the order of ARCHS."""
     groups = {}
-    for arch in ARCHS:
+    for arch in options.arch or ARCHS:
         groups.setdefault(ptx_of(spec, arch), []).append(arch)
     return list(groups.values())
 
