@@ -68,6 +68,7 @@ std::vector<harness::Shape> denseShapes() {
           odd(shapeOf({70}, {90})),
           steep(shapeOf({1}, {2100})),
           steep(shapeOf(times(2, 40), times(2, 700))),
+          steep(shapeOf(times(3, 40), times(3, 900))), // several splits for a worker
           shapeOf(times(5, 100), times(5, 233)),
           shapeOf(times(12, 1), times(12, 300))};
 }
