@@ -33,7 +33,7 @@ def check(condition, message):
 
 # Format of `struct`, bytes of an element, by the type's name in a .npy header.
 FORMATS = {"<f4": "f", "<f8": "d", "<i4": "i", "<i8": "q", "<f2": "e",
-           "<u2": "H", "<V2": "H"}
+           "<u2": "H", "<V2": "H", "<u4": "I", "|u1": "B"}
 
 
 def write_npy(path, shape, values, kind="<f4"):

@@ -74,14 +74,22 @@ with open("dense.mlir", "w") as file:
   return %o : tensor<?x?x2x16xf32>
 }
 """)
-write_npy("x.npy", (1, 30, 2, 16), [(i * 37 % 101 - 50) / 50 for i in range(960)])
-inputs = [part for name in "qkv" for part in ("--input", f"{name}=x.npy")]
-for device in ("cpu", "cuda"):
-    done = run("run", "dense.mlir", "--device", device, *inputs, "--output", f"o={device}.npy")
-    check(done.returncode == 0, done.stderr)
-(shape, want), (other, got) = read_npy("cpu.npy"), read_npy("cuda.npy")
-check(shape == other == (1, 30, 2, 16), other)
-check(max(abs(a - b) for a, b in zip(want, got)) < 1e-5, "cpu and cuda differ")
+# A10: queries are the last ones of the keys, however many of both there are, on both devices.
+for queries, keys in ((30, 30), (30, 45), (1, 40), (40, 30)):
+    write_npy("q.npy", (1, queries, 2, 16), [(i * 37 % 101 - 50) / 50 for i in range(32 * queries)])
+    for name, factor in (("k", 53), ("v", 29)):
+        write_npy(f"{name}.npy", (1, keys, 2, 16),
+                  [(i * factor % 97 - 48) / 50 for i in range(32 * keys)])
+    inputs = [part for name in "qkv" for part in ("--input", f"{name}={name}.npy")]
+    for device in ("cpu", "cuda"):
+        done = run("run", "dense.mlir", "--device", device, *inputs, "--output", f"o={device}.npy")
+        check(done.returncode == 0, done.stderr)
+    (shape, want), (other, got) = read_npy("cpu.npy"), read_npy("cuda.npy")
+    check(shape == other == (1, queries, 2, 16), other)
+    check(max(abs(a - b) for a, b in zip(want, got)) < 1e-5,
+          f"cpu and cuda differ for {queries} queries and {keys} keys")
+    # Rows that see nothing are 0.
+    check(all(x == 0 for x in got[:32 * max(0, queries - keys)]), "rows without keys")
 
 # A trace through the serving runtime, with kernels.
 with open("azure.csv", "w") as file:

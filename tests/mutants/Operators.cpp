@@ -17,7 +17,7 @@ struct Rule {
 };
 
 constexpr const char *kMaskLine =
-    "const bool is_\\d+ = n_|\\? [kv]_rows_\\d+\\[i\\] : -1|item < n;";
+    "const bool is_\\d+ = n_|\\? [kv]_rows(_\\d+)?\\[i\\] : -1|item < n;";
 
 const Rule kRules[] = {
     {"delete-barrier", "__syncthreads\\(\\);", ""},
@@ -56,7 +56,7 @@ const Rule kRules[] = {
     {"zero-fill", "page < 0 \\? -1 : ", ""},
     {"zero-fill", "if \\(row >= count\\)", "if (false)"},
     {"zero-fill", "n_\\d+ < row_count \\? (n_\\d+) : -1", "$1"},
-    {"zero-fill", "\\(n_\\d+ >= n_\\d+ && n_\\d+ < n_\\d+\\) \\? ([kv]_rows_\\d+\\[i\\]) : -1",
+    {"zero-fill", "\\(n_\\d+ >= n_\\d+ && n_\\d+ < n_\\d+\\) \\? ([kv]_rows(?:_\\d+)?\\[i\\]) : -1",
      "$1"},
     {"zero-fill", "(n_\\d+|n_\\d+ \\+ .*) < (n_\\d+) \\? (.*) : -1;", "true ? $3 : -1;",
      "[kv]_rows"},

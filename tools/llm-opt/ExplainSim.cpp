@@ -5,6 +5,7 @@
 #include "runtime/target/CudaTarget.h"
 #include "tools/llm-opt/Prepare.h"
 #include "tools/llm-opt/SimProfile.h"
+#include "tools/llm-opt/Traffic.h"
 #include "tools/llm-opt/Work.h"
 
 #include <fmt/format.h>
@@ -17,49 +18,6 @@ namespace {
 
 using nlohmann::ordered_json;
 using Counters = std::map<std::string, sim::Counters>;
-using Profiles = std::map<std::string, sim::Profile>;
-
-/// Bytes of global memory by what they belong to.
-struct Traffic {
-  double keys = 0, uniqueKeys = 0; ///< K and V
-  double queries = 0;              ///< Q, O and LSE, partials
-  double others = 0;               ///< tables, plan, masks, biases
-};
-
-bool isKeyRole(bundle::BufferRole role) {
-  using bundle::BufferRole;
-  return role == BufferRole::Key || role == BufferRole::Value || role == BufferRole::KeyPool ||
-         role == BufferRole::ValuePool;
-}
-
-bool isRowRole(bundle::BufferRole role) {
-  using bundle::BufferRole;
-  return role == BufferRole::Query || role == BufferRole::Output || role == BufferRole::Lse ||
-         role == BufferRole::PartialOut || role == BufferRole::PartialLse;
-}
-
-Traffic trafficOf(const bundle::Program &program, const Profiles &profiles) {
-  Traffic traffic;
-  for (const auto &[entry, profile] : profiles) {
-    for (const sim::BufferProfile &buffer : profile.buffers) {
-      // An allocation with several arrays has all their names: "items, rows".
-      auto holds = [&](auto isRole) {
-        return std::any_of(program.buffers.begin(), program.buffers.end(), [&](const auto &b) {
-          return isRole(b.role) &&
-                 (", " + buffer.name + ",").find(", " + b.name + ",") != std::string::npos;
-        });
-      };
-      auto bytes = double(buffer.loadBytes + buffer.storeBytes);
-      if (holds(isKeyRole)) {
-        traffic.keys += bytes;
-        traffic.uniqueKeys += double(buffer.uniqueLoadBytes + buffer.uniqueStoreBytes);
-      } else {
-        (holds(isRowRole) ? traffic.queries : traffic.others) += bytes;
-      }
-    }
-  }
-  return traffic;
-}
 
 /// Times that each part of a chip would take by itself, in seconds; the longest is the
 /// estimate. docs/simulator.md says what it leaves out.

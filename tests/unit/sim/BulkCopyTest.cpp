@@ -361,7 +361,11 @@ TEST(Bulk, PrefetchesChangeNothing) {
 
 TEST(Bulk, UnknownFormsAreRefused) {
   for (std::string_view text :
-       {"cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32 [%d1], [%r2], 16;",
+       {"cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f16 [%d1], [%r2], 16;", // no noftz
+        "cp.reduce.async.bulk.global.shared::cta.bulk_group.max.f32 [%d1], [%r2], 16;",
+        "cp.reduce.async.bulk.global.shared::cta.bulk_group.exch.b32 [%d1], [%r2], 16;",
+        "cp.reduce.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes.add.f32 "
+        "[%r1], [%r2], 16, [%r3];",
         "cp.async.bulk.tensor.2d.shared::cluster.global.im2col.mbarrier::complete_tx::bytes "
         "[%r2], [%d8, {0, 0}], [%r1];",
         "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes "

@@ -3,6 +3,7 @@
 #include "runtime/base/Half.h"
 #include "runtime/device/sim/TensorMap.h"
 
+#include "tests/unit/sim/AttentionOracle.h"
 #include "tests/unit/sim/Nvrtc.h"
 #include "tests/unit/sim/Support.h"
 
@@ -16,22 +17,12 @@ using namespace llmopt;
 
 namespace {
 
+constexpr double kLog2E = 1.4426950408889634;
 constexpr uint32_t kDim = 64, kRows = 64, kShared = 6 * 64 * 64 * 2;
 
 struct Shape {
   int queries, keys, heads, headsPerKv, causal;
 };
-
-std::vector<uint16_t> randomBf16(size_t count, uint32_t seed) {
-  std::mt19937 random(seed);
-  std::normal_distribution<float> normal;
-  std::vector<uint16_t> values(count);
-  for (uint16_t &x : values)
-    x = runtime::f32ToBf16(normal(random));
-  return values;
-}
-
-double f(uint16_t bits) { return runtime::bf16ToF32(bits); }
 
 class Attention {
 public:
@@ -109,30 +100,15 @@ private:
     auto at = [&](int j) {
       return (size_t(j) * (shape.heads / shape.headsPerKv) + h / shape.headsPerKv) * kDim;
     };
-    std::vector<double> score(std::max(limit, 0)), want(kDim), absolute(kDim);
-    double top = -INFINITY, sum = 0;
-    for (int j = 0; j < limit; ++j) {
-      for (uint32_t e = 0; e < kDim; ++e)
-        score[j] += f(row[e]) * f(k[at(j) + e]);
-      top = std::max(top, score[j] *= scale());
-    }
-    for (int j = 0; j < limit; ++j) {
-      double p = std::exp2(score[j] - top);
-      sum += p;
-      for (uint32_t e = 0; e < kDim; ++e) {
-        want[e] += p * f(v[at(j) + e]);
-        absolute[e] += p * std::fabs(f(v[at(j) + e]));
-      }
-    }
+    RowResult want = attendRow(row, std::max(limit, 0), kDim, scale() / kLog2E, at, k, v);
     double worst = 0;
     for (uint32_t e = 0; e < kDim; ++e) {
-      double expected = limit > 0 ? want[e] / sum : 0;
-      double allowed = limit > 0 ? 0x1p-9 * (2 * absolute[e] / sum + std::fabs(expected)) : 0;
-      double error = std::fabs(f(out[(size_t(i) * shape.heads + h) * kDim + e]) - expected);
+      double allowed = 0x1p-9 * (2 * want.weights[e] + std::fabs(want.out[e]));
+      double error = std::fabs(f(out[(size_t(i) * shape.heads + h) * kDim + e]) - want.out[e]);
       worst = std::isnan(error) ? INFINITY : std::max(worst, error / (allowed + 1e-6));
     }
-    double found = lse[size_t(h) * shape.queries + i];
-    double wrong = limit > 0 ? std::fabs(found - top - std::log2(sum)) * 0x1p17 : 0;
+    double found = lse[size_t(h) * shape.queries + i]; // to the base of 2
+    double wrong = limit > 0 ? std::fabs(found - want.lse * kLog2E) * 0x1p17 : 0;
     return std::isnan(wrong) ? INFINITY : std::max(worst, wrong);
   }
 

@@ -1,6 +1,7 @@
 // Real kernels from NVRTC's PTX, for every architecture, against host code.
 #include "runtime/base/Half.h"
 
+#include "tests/unit/sim/AttentionOracle.h"
 #include "tests/unit/sim/Nvrtc.h"
 #include "tests/unit/sim/Support.h"
 
@@ -34,57 +35,9 @@ std::optional<std::string> plainPtx(const std::string &arch) {
                       arch, {"--fmad=false"});
 }
 
-std::vector<uint16_t> randomBf16(size_t count, uint32_t seed) {
-  std::mt19937 random(seed);
-  std::normal_distribution<float> normal;
-  std::vector<uint16_t> values(count);
-  for (uint16_t &x : values)
-    x = runtime::f32ToBf16(normal(random));
-  return values;
-}
-
-float f(uint16_t bits) { return runtime::bf16ToF32(bits); }
-
 template <typename T>
 void addBuffer(GlobalMemory &memory, std::vector<T> &data, const char *name, Access access) {
   ASSERT_TRUE(memory.add(data.data(), data.size() * sizeof(T), name, access).ok());
-}
-
-/// Attention of one row over the given keys: output and natural LSE.
-struct RowResult {
-  std::vector<double> out, weights; ///< sum p |v| as well
-  double lse = -INFINITY;
-};
-
-template <typename KeyRow>
-RowResult attendRow(const uint16_t *q, int keys, int dim, double scale, KeyRow &&row,
-                    const std::vector<uint16_t> &k, const std::vector<uint16_t> &v) {
-  RowResult result;
-  result.out.assign(dim, 0);
-  result.weights.assign(dim, 0);
-  std::vector<double> score(keys);
-  double top = -INFINITY, sum = 0;
-  for (int j = 0; j < keys; ++j) {
-    for (int e = 0; e < dim; ++e)
-      score[j] += double{f(q[e])} * f(k[row(j) + e]);
-    score[j] *= scale;
-    top = std::max(top, score[j]);
-  }
-  for (int j = 0; j < keys; ++j) {
-    double p = std::exp(score[j] - top);
-    sum += p;
-    for (int e = 0; e < dim; ++e) {
-      result.out[e] += p * f(v[row(j) + e]);
-      result.weights[e] += p * std::fabs(f(v[row(j) + e]));
-    }
-  }
-  for (int e = 0; e < dim && keys; ++e) {
-    result.out[e] /= sum;
-    result.weights[e] /= sum;
-  }
-  if (keys)
-    result.lse = top + std::log(sum);
-  return result;
 }
 
 /// P and O are rounded to bf16 (2^-9 relative each); the row sum is not, which

@@ -323,6 +323,10 @@ TEST(Strict, ResultsThatDependOnTheOrder) {
   StrictRun lucky(last, 32, 7, {1, 1 << 20, 0, 8});
   EXPECT_EQ(toString(lucky.result.fault.kind), "unordered-result");
   EXPECT_NE(lucky.result.status.message().find("byte "), std::string::npos);
+  // Two orders are enough: another block comes first.
+  for (uint32_t blocks : {2u, 3u, 8u})
+    EXPECT_EQ(toString(StrictRun(last, 32, blocks, {1, 1 << 20, 0, 2}).result.fault.kind),
+              "unordered-result");
   StrictRun sure("  red.global.add.u32 [%d4], 1;", 32, 7, {1, 1 << 20, 0, 8});
   EXPECT_TRUE(sure.result.status.ok()) << sure.result.status.toString();
   EXPECT_EQ(sure.out[0], 7u); // each order began from the same data

@@ -60,6 +60,10 @@ struct Product {
   uint32_t bytes = 2;
   uint32_t (*encodeA)(float) = nullptr, (*encodeB)(float) = nullptr;
   bool registersA = false, halfD = false, add = true;
+  std::string saturate; ///< of integers: ".satfinite"
+  uint32_t initial = 1; ///< of D, of integers
+
+  bool integer() const { return types.starts_with("s32"); }
   int signA = 1, signB = 1;
   Operand a, b;
 };
@@ -77,6 +81,9 @@ uint32_t e5m2(float x) {
   return kMagnitudes[static_cast<int>(std::fabs(x))] | (x < 0 ? 0x80 : 0);
 }
 
+uint32_t s8(float x) { return static_cast<uint8_t>(static_cast<int8_t>(x)); }
+uint32_t u8(float x) { return static_cast<uint8_t>(std::fabs(x)); }
+
 constexpr uint32_t kImage = 40960; ///< bytes of shared memory
 
 /// Text that copies the image to shared memory, multiplies, and stores D; thread t has
@@ -84,16 +91,17 @@ constexpr uint32_t kImage = 40960; ///< bytes of shared memory
 std::string textOf(const Product &p, const std::string &before = "",
                    const std::string &wait = "wgmma.wait_group.sync.aligned 0;") {
   uint32_t registers = p.n / (p.halfD ? 4 : 2);
-  std::string type = p.halfD ? "b32" : "f32", sums, initial, stores;
+  std::string type = p.halfD || p.integer() ? "b32" : "f32", sums, initial, stores;
   for (uint32_t i = 0; i < registers; ++i) {
     sums += fmt::format("{}%acc{}", i ? "," : "", i);
     // D begins as 1 (f32) or as pairs of 1 (f16).
-    initial += p.halfD ? fmt::format("  mov.b32 %acc{}, 0x3c003c00;\n", i)
-                       : fmt::format("  mov.f32 %acc{}, 0f3f800000;\n", i);
+    initial += p.integer() ? fmt::format("  mov.b32 %acc{}, {};\n", i, p.initial)
+               : p.halfD   ? fmt::format("  mov.b32 %acc{}, 0x3c003c00;\n", i)
+                           : fmt::format("  mov.f32 %acc{}, 0f3f800000;\n", i);
     stores += fmt::format("  st.global.{} [%d4+{}], %acc{};\n", type, 4 * i, i);
   }
   std::string a = p.registersA ? "{%r10,%r11,%r12,%r13}" : "%d5", flags;
-  flags = fmt::format("{}, {}", p.signA, p.signB);
+  flags = p.integer() ? "" : fmt::format(", {}, {}", p.signA, p.signB);
   if (p.bytes == 2)
     flags += p.registersA ? fmt::format(", {:d}", p.b.transposed)
                           : fmt::format(", {:d}, {:d}", p.a.transposed, p.b.transposed);
@@ -123,13 +131,13 @@ COPY:
   bar.sync 0;
   wgmma.fence.sync.aligned;
   {}
-  wgmma.mma_async.sync.aligned.m64n{}k{}.{} {{{}}}, {}, %d6, %p2, {};
+  wgmma.mma_async.sync.aligned.m64n{}k{}{}.{} {{{}}}, {}, %d6, %p2{};
   wgmma.commit_group.sync.aligned;
   {}
 {})",
                                 type, registers, kImage, p.a.descriptor(), p.b.descriptor(),
-                                p.add ? "eq" : "ne", initial, before, p.n, 32 / p.bytes, p.types,
-                                sums, a, flags, wait, stores),
+                                p.add ? "eq" : "ne", initial, before, p.n, 32 / p.bytes, p.saturate,
+                                p.types, sums, a, flags, wait, stores),
                     fmt::format(".shared .align 1024 .b8 s[{}];", kImage), "sm_90a");
 }
 
@@ -192,8 +200,9 @@ void expectProduct(const Product &p) {
       for (uint32_t c = 0; c < k; ++c)
         want += double{d.a[row * k + c]} * p.signA * d.b[column * k + c] * p.signB;
       uint32_t cell = d.out[thread * 128 + (p.halfD ? i / 2 : i)];
-      float got = p.halfD ? runtime::f16ToF32(static_cast<uint16_t>(cell >> 16 * (i % 2)))
-                          : std::bit_cast<float>(cell);
+      float got = p.integer() ? static_cast<float>(static_cast<int32_t>(cell))
+                  : p.halfD   ? runtime::f16ToF32(static_cast<uint16_t>(cell >> 16 * (i % 2)))
+                              : std::bit_cast<float>(cell);
       ASSERT_EQ(got, want) << p.types << " n " << p.n << " thread " << thread << " sum " << i;
     }
 }
@@ -275,10 +284,13 @@ TEST(Wgmma, Types) {
                          {"f32.e4m3.e4m3", 1, &e4m3, &e4m3, false},
                          {"f32.e4m3.e5m2", 1, &e4m3, &e5m2, false},
                          {"f32.e5m2.e4m3", 1, &e5m2, &e4m3, false},
-                         {"f16.e5m2.e5m2", 1, &e5m2, &e5m2, true}})
+                         {"f16.e5m2.e5m2", 1, &e5m2, &e5m2, true},
+                         {"s32.s8.s8", 1, &s8, &s8, false}})
     for (bool registersA : {false, true})
       for (Layout layout : {Layout::B128, Layout::None}) {
-        Product p = productOf(40, layout, false, layout, false);
+        // Integers have no n of 40.
+        uint32_t n = row.types[0] == 's' ? 48 : 40;
+        Product p = productOf(n, layout, false, layout, false);
         p.types = row.types;
         p.bytes = row.bytes;
         p.encodeA = row.a;
@@ -287,6 +299,39 @@ TEST(Wgmma, Types) {
         p.registersA = registersA;
         expectProduct(p);
       }
+}
+
+TEST(Wgmma, Integers) {
+  for (uint32_t n : {8u, 24u, 32u, 208u, 256u}) {
+    Product p = productOf(n, Layout::B64, false, Layout::B64, false);
+    p.types = "s32.s8.s8";
+    p.bytes = 1;
+    p.encodeA = p.encodeB = &s8;
+    expectProduct(p);
+    p.add = false;
+    expectProduct(p);
+  }
+  // Bytes from -128 or to 255, which is not what a float of the test's data is.
+  auto sumOf = [](const std::string &types, uint32_t byte, uint32_t initial,
+                  const std::string &saturate) {
+    Product p = productOf(8, Layout::None, false, Layout::None, false);
+    p.types = types;
+    p.bytes = 1;
+    p.saturate = saturate;
+    p.initial = initial;
+    p.encodeA = p.encodeB = &u8;
+    Data d = dataOf(p);
+    std::fill(d.in.begin(), d.in.begin() + kImage, static_cast<uint8_t>(byte));
+    EXPECT_TRUE(execute(p, d, textOf(p)).status.ok());
+    return d.out[0];
+  };
+  EXPECT_EQ(sumOf("s32.u8.u8", 255, 1, ""), 1u + 32 * 255 * 255);
+  EXPECT_EQ(sumOf("s32.s8.s8", 128, 1, ""), 1u + 32 * 128 * 128);
+  EXPECT_EQ(sumOf("s32.s8.u8", 255, 1, ""), 1u - 32 * 255);
+  EXPECT_EQ(sumOf("s32.u8.s8", 255, 1, ""), 1u - 32 * 255);
+  EXPECT_EQ(sumOf("s32.u8.u8", 255, 0x7fffffff, ""), 0x7fffffffu + 32 * 255 * 255);
+  EXPECT_EQ(sumOf("s32.u8.u8", 255, 0x7fffffff, ".satfinite"), 0x7fffffffu);
+  EXPECT_EQ(sumOf("s32.s8.u8", 255, 0x80000001, ".satfinite"), 0x80000000u);
 }
 
 TEST(Wgmma, ScalesAndNothingToAdd) {
@@ -326,7 +371,27 @@ TEST(Wgmma, MistakesAroundIt) {
   EXPECT_EQ(kind(p, with(text, "  wgmma.fence.sync.aligned;\n",
                          "  wgmma.fence.sync.aligned;\n  add.f32 %acc3, %acc3, %acc3;\n")),
             "missing-wgmma-fence");
+  // Another one that adds to the same sums: no fence between those of the same shape.
+  const std::string again =
+      text.substr(text.find("  wgmma.mma_async"),
+                  text.find("  wgmma.commit_group") - text.find("  wgmma.mma_async"));
+  const std::string fewer = "  wgmma.mma_async.sync.aligned.m64n8k16.f32.bf16.bf16 "
+                            "{%acc0,%acc1,%acc2,%acc3}, %d5, %d6, %p2, 1, 1, 0, 0;\n";
+  const std::string commit = "  wgmma.commit_group.sync.aligned;\n",
+                    fence = "  wgmma.fence.sync.aligned;\n";
+  EXPECT_EQ(kind(p, with(text, commit, again + commit)), "");
+  EXPECT_EQ(kind(p, with(text, commit, fewer + commit)), "missing-wgmma-fence");
+  EXPECT_EQ(kind(p, with(text, commit, commit + "  " + wait + "\n" + fewer + commit)),
+            "missing-wgmma-fence");
+  EXPECT_EQ(kind(p, with(text, commit, commit + "  " + wait + "\n" + fence + fewer + commit)), "");
   EXPECT_EQ(kind(r, inRegisters), "");
+  // Its A becomes the sum of another, after the wait.
+  const std::string other = "  wgmma.mma_async.sync.aligned.m64n8k16.f32.bf16.bf16 "
+                            "{%r10,%r11,%r12,%r13}, %d6, %d6, %p2, 1, 1, 0, 0;\n";
+  EXPECT_EQ(kind(r, with(inRegisters, commit, commit + "  " + wait + "\n" + other + commit)),
+            "missing-wgmma-fence");
+  EXPECT_EQ(
+      kind(r, with(inRegisters, commit, commit + "  " + wait + "\n" + fence + other + commit)), "");
   EXPECT_EQ(kind(r, with(inRegisters, wait, "add.u32 %r10, %r10, 1;\n  " + wait)),
             "unfinished-wgmma");
   EXPECT_EQ(kind(r, with(inRegisters, wait, "add.u32 %r20, %r10, 1;\n  " + wait)), "");
@@ -380,7 +445,11 @@ TEST(Wgmma, FreedByOneWarpForAll) {
 TEST(Wgmma, UnknownFormsAreRefused) {
   for (
       const char *text :
-      {"wgmma.mma_async.sync.aligned.m64n8k32.s32.s8.s8 {%r1,%r2,%r3,%r4}, %d1, %d2, %p1;",
+      {"wgmma.mma_async.sync.aligned.m64n8k32.s32.s8.e4m3 {%r1,%r2,%r3,%r4}, %d1, %d2, %p1;",
+       "wgmma.mma_async.sync.aligned.m64n8k32.s32.s8.s8 {%r1,%r2,%r3,%r4}, %d1, %d2, %p1, 1, 1;",
+       "wgmma.mma_async.sync.aligned.m64n40k32.s32.s8.s8 {%r1,%r2,%r3,%r4}, %d1, %d2, %p1;",
+       "wgmma.mma_async.sync.aligned.m64n8k256.s32.b1.b1.and.popc {%r1,%r2,%r3,%r4}, %d1, %d2, "
+       "%p1;",
        "wgmma.mma_async.sync.aligned.m64n12k16.f32.bf16.bf16 {%f1,%f2,%f3,%f4}, %d1, %d2, %p1, 1, "
        "1, 0, 0;",
        "wgmma.mma_async.sync.aligned.m64n8k8.f32.tf32.tf32 {%f1,%f2,%f3,%f4}, %d1, %d2, %p1, 1, 1, "

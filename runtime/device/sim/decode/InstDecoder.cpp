@@ -27,7 +27,7 @@ bool InstDecoder::take(std::string_view modifier) {
   return true;
 }
 
-int InstDecoder::takeOneOf(std::initializer_list<std::string_view> choices) {
+int InstDecoder::takeOneOf(std::span<const std::string_view> choices) {
   int index = 0;
   for (std::string_view choice : choices) {
     if (take(choice))
@@ -76,6 +76,13 @@ ptx::Space InstDecoder::takeSpace() {
     if (take(row.name))
       return row.space;
   return Space::Generic;
+}
+
+void InstDecoder::converge(Need need, InstClass cls, Handler handler) {
+  inst.flow = Flow::Converge;
+  inst.need = need;
+  inst.cls = cls;
+  inst.run = handler;
 }
 
 Status InstDecoder::unsupported() const { return unsupported(""); }
@@ -245,6 +252,13 @@ runtime::StatusOr<AddressBase> InstDecoder::address(Field field, size_t index) {
   if (outer.kind != Operand::Kind::Address || outer.parts.size() != 1)
     return invalid("an address in brackets is expected");
   return address(field, outer.parts[0]);
+}
+
+runtime::StatusOr<AddressBase> InstDecoder::listAddress(size_t index) {
+  const Operand &outer = operand(index);
+  if (outer.kind != Operand::Kind::Address || outer.parts.size() != 1)
+    return invalid(fmt::format("operand {} must be an address", index + 1));
+  return listAddress(outer.parts[0]);
 }
 
 runtime::StatusOr<AddressBase> InstDecoder::listAddress(const Operand &base) {

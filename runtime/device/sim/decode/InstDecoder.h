@@ -8,6 +8,7 @@
 
 #include <initializer_list>
 #include <optional>
+#include <span>
 #include <string_view>
 #include <unordered_map>
 #include <vector>
@@ -37,7 +38,10 @@ public:
   /// Takes the modifier away if it is there.
   bool take(std::string_view modifier);
   /// Takes the first of these that is there; its place in the list, or -1.
-  int takeOneOf(std::initializer_list<std::string_view> modifiers);
+  int takeOneOf(std::span<const std::string_view> modifiers);
+  int takeOneOf(std::initializer_list<std::string_view> modifiers) {
+    return takeOneOf(std::span(modifiers.begin(), modifiers.size()));
+  }
   /// Takes the next modifier that is a type; None if there is none.
   ptx::Type takeType();
   /// Takes .v2, .v4, .v8 (or nothing): 2, 4, 8 (or 1).
@@ -74,11 +78,16 @@ public:
   runtime::StatusOr<AddressBase> address(Field field, const ptx::Operand &base);
   /// An address as two rows of the list: the base, and the offset (64 bits).
   runtime::StatusOr<AddressBase> listAddress(const ptx::Operand &base);
+  /// The same of an operand in brackets.
+  runtime::StatusOr<AddressBase> listAddress(size_t index);
   /// A literal integer.
   runtime::StatusOr<uint64_t> literal(size_t index);
 
   /// Lets register widths differ from the type's (ld, st, cvt).
   void allowAnyWidth() { anyWidth = true; }
+
+  /// The lanes that `need` names run `handler` together.
+  void converge(Need need, InstClass cls, Handler handler);
 
   runtime::Status unsupported() const;
   runtime::Status unsupported(std::string_view why) const;

@@ -18,6 +18,8 @@ std::string_view verb(AccessKind kind) {
     return "store";
   case AccessKind::Atomic:
     return "atomic";
+  case AccessKind::Reduction:
+    return "reduction";
   case AccessKind::AsyncLoad:
     return "asynchronous load";
   case AccessKind::AsyncStore:

@@ -15,6 +15,7 @@ enum class AccessKind : uint8_t {
   StrongLoad,
   StrongStore,
   Atomic,
+  Reduction, ///< of a bulk copy: atomic, and orders nothing
   AsyncLoad,
   AsyncStore,
 };
@@ -46,6 +47,16 @@ struct LaneAddresses {
 /// False and a fault of the warp for an address of another block's shared memory, which
 /// the instruction cannot reach.
 bool staysInBlock(Warp &warp, uint32_t lane, uint64_t address);
+
+/// `locate` and `staysInBlock` for an address of shared memory.
+inline std::byte *locateOwn(Warp &warp, uint32_t lane, uint64_t address, uint32_t bytes,
+                            AccessKind kind) {
+  uint64_t size = warp.block->launch().sharedBytes;
+  if ((address & (bytes - 1)) == 0 && address < size && bytes <= size - address) [[likely]]
+    return warp.block->shared() + address;
+  std::byte *at = locate(warp, ptx::Space::Shared, lane, address, bytes, kind);
+  return at && staysInBlock(warp, lane, address) ? at : nullptr;
+}
 
 // What follows counts the access of an instruction and, in a strict run, checks
 // that it is ordered with others; it comes after the data has moved.

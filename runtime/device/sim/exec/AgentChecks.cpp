@@ -9,12 +9,21 @@ std::string SharedChecks::nameOf(uint32_t warp) const {
   return fmt::format("warp {} of block {} of the cluster", warp % warps, warp / warps);
 }
 
+std::string_view SharedChecks::nameOfCopy(const Warp &warp, uint32_t pc) {
+  std::string_view text = warp.kernel->places[pc].text;
+  for (std::string_view name : {"st.async", "red.async"})
+    if (text.find(name) != std::string_view::npos)
+      return name;
+  return "bulk copy";
+}
+
 bool SharedChecks::reportBulk(const Toucher &by, const Record &record, uint32_t address,
                               uint32_t bytes) {
   by.warp.fault(FaultKind::UnfinishedCopy, by.laneForFault(), address,
-                fmt::format("{} of {} bytes of shared memory that the bulk copy begun at line {} "
+                fmt::format("{} of {} bytes of shared memory that the {} begun at line {} "
                             "writes: nothing here has waited for the copy's mbarrier",
-                            wordFor(by.kind), bytes, by.warp.kernel->places[record.pc].line));
+                            wordFor(by.kind), bytes, nameOfCopy(by.warp, record.pc),
+                            by.warp.kernel->places[record.pc].line));
   return false;
 }
 
@@ -57,15 +66,22 @@ bool SharedChecks::reportReader(const Toucher &by, uint32_t reader, const Read &
 }
 
 bool SharedChecks::bulkWrite(Warp &warp, uint32_t lane, uint32_t address, uint32_t bytes,
-                             uint32_t agent, uint32_t time) {
+                             const BulkWrite &write) {
   Toucher by{warp, clocks->now(warp.agent), 1u << lane, static_cast<uint8_t>(lane),
-             AccessKind::AsyncStore};
-  for (uint32_t at = address; at < address + bytes; at += kLine) {
-    bool free = forEachRecord(at, kLine, [&](Record &record) {
-      if (!mayWrite(by, record, at, kLine))
+             write.reduces ? AccessKind::Reduction : AccessKind::AsyncStore};
+  for (uint32_t at = address, size = 0; at < address + bytes; at += size) {
+    size = std::min(kLine - at % kLine, address + bytes - at);
+    bool free = forEachRecord(at, size, [&](Record &record) {
+      if (write.reduces && !(record.state & kWritten))
+        return reportUnwritten(by, at, size);
+      // Reductions are atomic, each by itself.
+      constexpr uint8_t kReduced = kBulk | kStrong;
+      if (write.reduces && (record.state & kReduced) == kReduced)
+        return true;
+      if (!mayWrite(by, record, at, size))
         return false;
       bool generic = record.state & kWritten && !(record.state & kBulk);
-      if (!generic ||
+      if (!generic || write.generic ||
           clocks->fencedBefore(record.writer, lanesOf(record.lane), record.time, warp.agent))
         return true;
       warp.fault(FaultKind::MissingProxyFence, lane, at,
@@ -76,12 +92,12 @@ bool SharedChecks::bulkWrite(Warp &warp, uint32_t lane, uint32_t address, uint32
     });
     if (!free)
       return false;
-    wasWritten(by, at, kLine);
-    forEachRecord(at, kLine, [&](Record &record) {
-      record.writer = static_cast<uint16_t>(agent);
+    wasWritten(by, at, size);
+    forEachRecord(at, size, [&](Record &record) {
+      record.writer = static_cast<uint16_t>(write.agent);
       record.lane = kAll;
-      record.time = time;
-      record.state = kWritten | kFlight | kBulk;
+      record.time = write.time;
+      record.state = kWritten | kFlight | kBulk | (write.reduces ? kStrong : 0);
       return true;
     });
   }

@@ -1,8 +1,9 @@
 // Bulk copies between global and shared memory, by their pieces: bytes in a row
-// (cp.async.bulk), or the box of a tensor (cp.async.bulk.tensor).
+// (cp.async.bulk), or the box of a tensor (cp.async.bulk.tensor). A reduction has the same pieces.
 #pragma once
 
 #include "runtime/device/sim/TensorMap.h"
+#include "runtime/device/sim/ops/Reductions.h"
 
 #include <algorithm>
 
@@ -15,6 +16,9 @@ struct BulkCopy {
   uint64_t global = 0;         ///< address, of bytes in a row
   uint32_t shared = 0;         ///< address
   uint32_t bytes = 0;          ///< in shared memory
+  /// Of a reduction: what becomes of each element.
+  Combine combine = nullptr;
+  uint32_t elementBytes = 0;
 
   /// Calls f(global, shared, bytes) for pieces that make up the copy; `global` is 0 for
   /// elements outside the tensor. Stops when f returns false, and returns that.

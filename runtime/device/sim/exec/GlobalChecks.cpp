@@ -148,15 +148,16 @@ void GlobalChecks::handOver(uint32_t block, uint64_t address, AccessKind kind) {
 
 void GlobalChecks::access(Warp &warp, const LaneAddresses &addresses, uint32_t bytes,
                           AccessKind kind) {
-  bool strong = kind == AccessKind::Atomic || kind == AccessKind::StrongLoad ||
-                kind == AccessKind::StrongStore;
+  bool hands = kind == AccessKind::Atomic || kind == AccessKind::StrongLoad ||
+               kind == AccessKind::StrongStore;
+  bool strong = hands || kind == AccessKind::Reduction;
   for (LaneMask rest = addresses.lanes; rest; rest &= rest - 1) {
     auto lane = static_cast<uint32_t>(std::countr_zero(rest));
     uint64_t address = addresses.at[lane];
     if (!writes(kind) ? !read(warp, lane, address, bytes, strong)
                       : !write(warp, lane, address, bytes, strong))
       return;
-    if (strong && ordered)
+    if (hands && ordered)
       handOver(warp.block->index(), address, kind);
   }
 }

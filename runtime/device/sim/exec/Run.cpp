@@ -108,10 +108,11 @@ public:
               (grid.cluster[0] * grid.cluster[1] * grid.cluster[2])) {
     if (!grid.seed)
       return;
-    factor = grid.seed % count | 1;
+    // Of seeds in a row each has another cluster come first.
+    offset = grid.seed % count;
+    factor = (grid.seed * 0x9e3779b97f4a7c15u >> 32) % count | 1;
     while (std::gcd(factor, count) != 1)
       ++factor;
-    offset = grid.seed / 7 % count;
   }
 
   uint64_t size() const { return count; }

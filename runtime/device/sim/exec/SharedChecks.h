@@ -35,9 +35,15 @@ public:
 
   // What agents do for lanes of a warp. False after a fault of the warp.
 
-  /// A copy begins, of which the agent of an mbarrier tells the end.
-  bool bulkWrite(Warp &warp, uint32_t lane, uint32_t address, uint32_t bytes, uint32_t agent,
-                 uint32_t time);
+  /// How a copy, or another asynchronous store, writes.
+  struct BulkWrite {
+    uint32_t agent, time; ///< of the mbarrier that tells the end
+    bool reduces;         ///< may meet others that do
+    bool generic;         ///< goes through the generic proxy
+  };
+  /// One begins.
+  bool bulkWrite(Warp &warp, uint32_t lane, uint32_t address, uint32_t bytes,
+                 const BulkWrite &write);
   /// The bytes of such a copy are there.
   void delivered(uint32_t address, uint32_t bytes);
   /// Copies of the agent that are under way end at that time.
@@ -49,7 +55,7 @@ public:
 private:
   // Record::state.
   static constexpr uint8_t kWritten = 1;
-  static constexpr uint8_t kStrong = 2; ///< by an atomic or a volatile store
+  static constexpr uint8_t kStrong = 2; ///< by an atomic or a volatile store; an asynchronous one
   static constexpr uint8_t kFlight = 4; ///< an asynchronous copy is under way
   static constexpr uint8_t kAsync = 8;  ///< written by an asynchronous copy
   static constexpr uint8_t kBulk = 16;  ///< by a bulk copy; Record::writer is its agent
@@ -99,6 +105,8 @@ private:
                     uint32_t bytes);
   bool ordered(const Toucher &by, const Record &record) const;
   std::string nameOf(uint32_t warp) const;
+  /// "bulk copy", "st.async"
+  static std::string_view nameOfCopy(const Warp &warp, uint32_t pc);
 
   Clocks *clocks;
   uint32_t warps;   ///< of the block

@@ -17,6 +17,8 @@ inline std::string_view wordFor(AccessKind kind) {
     return "atomic";
   case AccessKind::AsyncStore:
     return "asynchronous copy";
+  case AccessKind::Reduction:
+    return "asynchronous reduction";
   default:
     return "store";
   }

@@ -74,6 +74,16 @@ std::pair<uint32_t, uint32_t> wavefronts(const LaneAddresses &addresses, uint32_
       lanes &= (1u << groups) - 1;
     if (!lanes)
       continue;
+    // Most accesses touch each bank group once.
+    uint32_t touched = 0;
+    forEachLane(lanes, [&](uint32_t lane) {
+      touched |= 1u << static_cast<uint32_t>(addresses.at[first + lane]) / unit % groups;
+    });
+    ++ideal;
+    if (std::popcount(touched) == std::popcount(lanes)) {
+      ++all;
+      continue;
+    }
     std::array<uint32_t, kLanes> seen;     // units, chained by bank group
     std::array<uint8_t, kLanes> next;      // 1 + index in `seen`
     std::array<uint8_t, kLanes> head = {}; // by bank group
@@ -91,7 +101,6 @@ std::pair<uint32_t, uint32_t> wavefronts(const LaneAddresses &addresses, uint32_
       most = std::max(most, ++different[group]);
     });
     all += most;
-    ++ideal;
   }
   return {all, ideal};
 }

@@ -62,7 +62,7 @@ bool checkShared(Warp &warp, uint32_t lane, const BulkCopy &copy) {
 }
 
 /// The bytes in global memory, of tensors those inside.
-bool checkGlobal(Warp &warp, uint32_t lane, const BulkCopy &copy, bool write) {
+bool checkGlobal(Warp &warp, uint32_t lane, const BulkCopy &copy, AccessKind kind) {
   if (!copy.tensor && copy.global % kWord) {
     warp.fault(FaultKind::Misaligned, lane, copy.global,
                fmt::format("a bulk copy with global memory at an address that is no multiple of {}",
@@ -70,11 +70,11 @@ bool checkGlobal(Warp &warp, uint32_t lane, const BulkCopy &copy, bool write) {
                warp.block->launch().memory->describe(copy.global));
     return false;
   }
-  Recorder recorder(warp, write ? AccessKind::Store : AccessKind::Load);
+  Recorder recorder(warp, kind);
   return copy.forEachPiece([&](uint64_t global, uint32_t, uint32_t bytes) {
     if (!global)
       return true;
-    if (!warp.block->global(warp, lane, global, bytes, write))
+    if (!warp.block->global(warp, lane, global, bytes, writes(kind)))
       return false;
     recorder.add(global, bytes);
     return !warp.faulted;
@@ -91,30 +91,60 @@ void fill(std::byte *to, uint32_t bytes, const TensorMap &map) {
     to[i] = std::byte{(i + 1) % sizeOf(map.type) ? uint8_t{0xff} : uint8_t{0x7f}};
 }
 
-void queue(const BulkCopy &copy, Block &target, MBarrier &barrier, std::function<void()> move) {
-  std::memset(target.shared() + copy.shared, kPoison, copy.bytes);
-  AsyncArrival arrival;
-  arrival.bytes = copy.bytes;
-  arrival.deliver = [&target, copy, move = std::move(move)] {
-    move();
-    if (SharedChecks *checks = target.checks())
-      checks->delivered(copy.shared, copy.bytes);
-  };
-  barrier.block->mbarriers.add(barrier, std::move(arrival));
+/// Bytes of a copy, or of a reduction, to their place.
+void put(std::byte *to, const std::byte *from, uint32_t bytes, Combine combine,
+         uint32_t elementBytes) {
+  if (!combine) {
+    std::memcpy(to, from, bytes);
+    return;
+  }
+  for (uint32_t at = 0; at < bytes; at += elementBytes) {
+    uint64_t old = 0, operand = 0;
+    std::memcpy(&old, to + at, elementBytes);
+    std::memcpy(&operand, from + at, elementBytes);
+    uint64_t value = combine(old, operand, 0);
+    std::memcpy(to + at, &value, elementBytes);
+  }
 }
 
-bool claim(Warp &warp, uint32_t lane, const BulkCopy &copy, Block &target,
-           const MBarrier &barrier) {
-  SharedChecks *checks = target.checks();
-  return !checks || checks->bulkWrite(warp, lane, copy.shared, copy.bytes, barrier.agent,
-                                      static_cast<uint32_t>(barrier.phase) + 1);
+/// A range of shared memory that something will write for the lane, which an mbarrier tells
+/// the end of.
+struct Target {
+  Block &block;
+  uint32_t address, bytes;
+  MBarrier &barrier;
+  bool reduces;
+};
+
+/// True if the lane may begin to.
+bool claim(Warp &warp, uint32_t lane, const Target &to, bool generic = false) {
+  SharedChecks *checks = to.block.checks();
+  return !checks ||
+         checks->bulkWrite(
+             warp, lane, to.address, to.bytes,
+             {to.barrier.agent, static_cast<uint32_t>(to.barrier.phase) + 1, to.reduces, generic});
+}
+
+void queue(const Target &to, std::function<void()> move) {
+  if (!to.reduces)
+    std::memset(to.block.shared() + to.address, kPoison, to.bytes);
+  AsyncArrival arrival;
+  arrival.bytes = to.bytes;
+  arrival.deliver = [&block = to.block, address = to.address, bytes = to.bytes,
+                     move = std::move(move)] {
+    move();
+    if (SharedChecks *checks = block.checks())
+      checks->delivered(address, bytes);
+  };
+  to.barrier.block->mbarriers.add(to.barrier, std::move(arrival));
 }
 
 void move(Warp &warp, const BulkStore &store) {
   const std::byte *shared = warp.block->shared();
   store.copy.forEachPiece([&](uint64_t global, uint32_t from, uint32_t bytes) {
     if (global)
-      std::memcpy(reinterpret_cast<void *>(global), shared + from, bytes);
+      put(reinterpret_cast<std::byte *>(global), shared + from, bytes, store.copy.combine,
+          store.copy.elementBytes);
     return true;
   });
 }
@@ -122,10 +152,11 @@ void move(Warp &warp, const BulkStore &store) {
 } // namespace
 
 bool startLoad(Warp &warp, uint32_t lane, const BulkCopy &copy, Block &target, MBarrier &barrier) {
-  if (!checkShared(warp, lane, copy) || !checkGlobal(warp, lane, copy, false) ||
-      !claim(warp, lane, copy, target, barrier))
+  Target to{target, copy.shared, copy.bytes, barrier, false};
+  if (!checkShared(warp, lane, copy) || !checkGlobal(warp, lane, copy, AccessKind::Load) ||
+      !claim(warp, lane, to))
     return false;
-  queue(copy, target, barrier, [&target, copy] {
+  queue(to, [&target, copy] {
     std::byte *to = target.shared();
     copy.forEachPiece([&](uint64_t global, uint32_t at, uint32_t bytes) {
       if (global)
@@ -142,22 +173,36 @@ bool startRemoteStore(Warp &warp, uint32_t lane, const BulkCopy &copy, Block &ta
                       MBarrier &barrier) {
   BulkCopy source = copy;
   source.shared = static_cast<uint32_t>(std::min<uint64_t>(copy.global, ~uint32_t{0}));
-  if (!checkShared(warp, lane, copy) || !checkShared(warp, lane, source) ||
-      !claim(warp, lane, copy, target, barrier))
+  Target to{target, copy.shared, copy.bytes, barrier, copy.combine != nullptr};
+  if (!checkShared(warp, lane, copy) || !checkShared(warp, lane, source) || !claim(warp, lane, to))
     return false;
   if (SharedChecks *checks = warp.block->checks())
     if (!checks->agentRead(warp, 1u << lane, source.shared, copy.bytes,
                            warp.block->clocks()->bulkReadsOf(warp.agent), 0))
       return false;
   Block *from = warp.block;
-  queue(copy, target, barrier, [&target, from, copy] {
-    std::memcpy(target.shared() + copy.shared, from->shared() + copy.global, copy.bytes);
+  queue(to, [&target, from, copy] {
+    put(target.shared() + copy.shared, from->shared() + copy.global, copy.bytes, copy.combine,
+        copy.elementBytes);
+  });
+  return true;
+}
+
+bool startAsyncStore(Warp &warp, uint32_t lane, const AsyncValue &value, Block &target,
+                     MBarrier &barrier) {
+  Target to{target, value.address, value.bytes, barrier, value.combine != nullptr};
+  if (!claim(warp, lane, to, /*generic=*/true))
+    return false;
+  queue(to, [&target, value] {
+    put(target.shared() + value.address, value.data.data(), value.bytes, value.combine,
+        value.bytes);
   });
   return true;
 }
 
 bool startStore(Warp &warp, uint32_t lane, const BulkCopy &copy) {
-  if (!checkShared(warp, lane, copy) || !checkGlobal(warp, lane, copy, true))
+  AccessKind kind = copy.combine ? AccessKind::Reduction : AccessKind::Store;
+  if (!checkShared(warp, lane, copy) || !checkGlobal(warp, lane, copy, kind))
     return false;
   ++warp.bulkTime;
   if (SharedChecks *checks = warp.block->checks())

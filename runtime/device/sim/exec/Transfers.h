@@ -12,8 +12,17 @@ bool startLoad(Warp &warp, uint32_t lane, const BulkCopy &copy, Block &target, M
 bool startRemoteStore(Warp &warp, uint32_t lane, const BulkCopy &copy, Block &target,
                       MBarrier &barrier);
 /// A copy from shared to global memory, of the lane's current bulk group. The bytes are
-/// read when the lane waits for the group.
+/// read when the lane waits for the group. A reduction combines them with what is there then.
 bool startStore(Warp &warp, uint32_t lane, const BulkCopy &copy);
+/// What st.async stores, or red.async adds, for one lane.
+struct AsyncValue {
+  uint32_t address = 0, bytes = 0; ///< of shared memory
+  std::array<std::byte, 16> data = {};
+  Combine combine = nullptr; ///< of a reduction
+};
+/// The value comes when somebody asks for the mbarrier.
+bool startAsyncStore(Warp &warp, uint32_t lane, const AsyncValue &value, Block &target,
+                     MBarrier &barrier);
 /// Ends all stores of these lanes but those of the last `pending` groups.
 void waitForStores(Warp &warp, LaneMask lanes, uint32_t pending);
 /// The warp has ended: stores that nobody waited for.

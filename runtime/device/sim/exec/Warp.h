@@ -71,6 +71,10 @@ struct WgmmaRegister {
   uint32_t touched = 0;     ///< WgmmaGroups::fences when another instruction used it
   uint32_t accumulates = 0; ///< the last group that adds to it
   uint32_t fragment = 0;    ///< the last group that reads it
+  // The last wgmma that used it: WgmmaGroups::fences then, as what, and its Inst::mode (shape).
+  uint32_t product = 0;
+  bool summed = false;
+  uint8_t shape = 0;
 };
 
 /// What one host thread counts of an instruction.

@@ -182,8 +182,11 @@ Status decodeCopy(InstDecoder &d) {
 Status decodeCp(InstDecoder &d) {
   if (!d.take("async"))
     return d.unsupported();
+  bool reduces = d.take("reduce");
   if (d.take("bulk"))
-    return decodeBulkCopy(d);
+    return decodeBulkCopy(d, reduces);
+  if (reduces)
+    return d.unsupported();
   if (d.take("mbarrier"))
     return d.take("arrive") ? decodeCopyArrival(d) : d.unsupported();
   return decodeCopy(d);

@@ -32,11 +32,8 @@ Status decodeWarpBarrier(InstDecoder &d) {
   LLMOPT_RETURN_IF_ERROR(d.expectOperands(1));
   if (!d.take("sync"))
     return d.unsupported();
-  d.inst.flow = Flow::Converge;
-  d.inst.need = Need::Members;
+  d.converge(Need::Members, InstClass::Barrier, &nothing);
   d.inst.mode = kWarpSyncMode;
-  d.inst.cls = InstClass::Barrier;
-  d.inst.run = &nothing;
   return d.input(Field::C, 0, Type::B32);
 }
 

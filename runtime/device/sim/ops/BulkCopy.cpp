@@ -1,5 +1,5 @@
-// cp.async.bulk and cp.async.bulk.tensor (PTX ISA 9.7.9.25.4 and 5), their groups and
-// prefetches. What is under way, and when it arrives: exec/Transfers.h.
+// cp.async.bulk, cp.reduce.async.bulk and both of tensors (PTX ISA 9.7.9.25.4 and 5), their
+// groups and prefetches. What is under way, and when it arrives: exec/Transfers.h.
 #include "runtime/device/sim/decode/KernelDecoder.h"
 #include "runtime/device/sim/exec/Cluster.h"
 #include "runtime/device/sim/exec/Transfers.h"
@@ -23,16 +23,55 @@ struct Variant {
   bool wideShared = false, wideGlobal = false, wideBarrier = false;
   bool multicast = false;
   bool fromShared = false; ///< the source is shared memory too
+  bool reduces = false;
+  AtomicOp op = AtomicOp::Add;
+  Type type = Type::None; ///< of a reduction that is no tensor's
 
   int64_t pack() const {
     return rank | int64_t{wideShared} << 8 | int64_t{wideGlobal} << 9 | int64_t{wideBarrier} << 10 |
-           int64_t{multicast} << 11 | int64_t{fromShared} << 12;
+           int64_t{multicast} << 11 | int64_t{fromShared} << 12 | int64_t{reduces} << 13 |
+           static_cast<int64_t>(op) << 16 | static_cast<int64_t>(type) << 24;
   }
   static Variant unpack(int64_t bits) {
     auto flag = [&](int at) { return (bits >> at & 1) != 0; };
-    return {static_cast<uint8_t>(bits & 0xff), flag(8), flag(9), flag(10), flag(11), flag(12)};
+    return {static_cast<uint8_t>(bits & 0xff),
+            flag(8),
+            flag(9),
+            flag(10),
+            flag(11),
+            flag(12),
+            flag(13),
+            static_cast<AtomicOp>(bits >> 16 & 0xff),
+            static_cast<Type>(bits >> 24 & 0xff)};
   }
 };
+
+/// What the reduction of a tensor works on; None where there is none for the map's type. Operations
+/// on bits take integers of any kind.
+Type elementOf(AtomicOp op, TensorType type) {
+  bool bits = op == AtomicOp::And || op == AtomicOp::Or || op == AtomicOp::Xor;
+  switch (type) {
+  case TensorType::U32:
+  case TensorType::S32:
+    return bits ? Type::B32 : type == TensorType::U32 ? Type::U32 : Type::S32;
+  case TensorType::U64:
+  case TensorType::S64:
+    if (op == AtomicOp::Add) // the same for both
+      return Type::U64;
+    return bits ? Type::B64 : type == TensorType::U64 ? Type::U64 : Type::S64;
+  case TensorType::F16:
+    return Type::F16;
+  case TensorType::BF16:
+    return Type::BF16;
+  case TensorType::F32:
+  case TensorType::F32Ftz:
+    return Type::F32;
+  case TensorType::F64:
+    return Type::F64;
+  default:
+    return Type::None;
+  }
+}
 
 uint64_t addressIn(const Warp &warp, const uint32_t *rows, bool wide, uint32_t lane) {
   uint64_t base = wide ? warp.wide(rows[0])[lane] : warp.narrow(rows[0])[lane];
@@ -61,8 +100,9 @@ bool readMap(Warp &warp, uint32_t lane, uint64_t address, uint32_t rank, TensorM
   return true;
 }
 
-/// The copy of a lane without its shared address; `rows` moves on to what follows.
-bool readCopy(Warp &warp, const Variant &v, const uint32_t *&rows, uint32_t lane, BulkCopy &copy) {
+/// The side of a lane's copy that is no shared memory, or is its other end; `rows` moves on to what
+/// follows.
+bool readOther(Warp &warp, const Variant &v, const uint32_t *&rows, uint32_t lane, BulkCopy &copy) {
   uint64_t address = addressIn(warp, rows, v.wideGlobal, lane);
   rows += 2;
   if (v.rank) {
@@ -84,6 +124,30 @@ bool readCopy(Warp &warp, const Variant &v, const uint32_t *&rows, uint32_t lane
   return false;
 }
 
+/// The copy of a lane but for its address in shared memory, which is `shared`; `rows` moves on to
+/// what follows.
+bool readCopy(Warp &warp, const Variant &v, const uint32_t *&rows, uint32_t lane, uint64_t &shared,
+              BulkCopy &copy) {
+  shared = addressIn(warp, rows, v.wideShared, lane);
+  rows += 2;
+  if (!readOther(warp, v, rows, lane, copy))
+    return false;
+  if (!v.reduces)
+    return true;
+  Type type = v.rank ? elementOf(v.op, copy.map.type) : v.type;
+  copy.combine = reductionOf(v.op, type, v.fromShared);
+  copy.elementBytes = ptx::sizeOf(type);
+  if (!copy.combine)
+    warp.fault(FaultKind::InvalidAddress, lane, std::nullopt,
+               "there is no such reduction for the type of the tensor map");
+  return !warp.faulted;
+}
+
+/// The address in the shared memory that a copy works on.
+uint32_t offsetOf(uint64_t shared) {
+  return static_cast<uint32_t>(std::min<uint64_t>(shared, ~uint32_t{0}));
+}
+
 /// To the same place of each block that the mask names.
 bool loadInto(Warp &warp, const Variant &v, uint32_t lane, const BulkCopy &copy, Block &target,
               uint32_t barrierOffset) {
@@ -97,15 +161,14 @@ bool loadInto(Warp &warp, const Variant &v, uint32_t lane, const BulkCopy &copy,
 bool loadLane(Warp &warp, const Inst &inst, uint32_t lane) {
   Variant v = Variant::unpack(inst.imm);
   const uint32_t *rows = warp.list(inst);
-  uint64_t shared = addressIn(warp, rows, v.wideShared, lane);
-  rows += 2;
+  uint64_t shared = 0;
   BulkCopy copy;
-  if (!readCopy(warp, v, rows, lane, copy))
+  if (!readCopy(warp, v, rows, lane, shared, copy))
     return false;
   Block *target = warp.block->resolve(warp, lane, shared);
   if (!target)
     return false;
-  copy.shared = static_cast<uint32_t>(std::min<uint64_t>(shared, ~uint32_t{0}));
+  copy.shared = offsetOf(shared);
   uint32_t barrierOffset = 0;
   Block *barrierBlock =
       mbarrierPlace(warp, false, lane, addressIn(warp, rows, v.wideBarrier, lane), barrierOffset);
@@ -132,14 +195,12 @@ bool loadLane(Warp &warp, const Inst &inst, uint32_t lane) {
 }
 
 bool storeLane(Warp &warp, const Inst &inst, uint32_t lane) {
-  Variant v = Variant::unpack(inst.imm);
   const uint32_t *rows = warp.list(inst);
-  uint64_t shared = addressIn(warp, rows, v.wideShared, lane);
-  rows += 2;
+  uint64_t shared = 0;
   BulkCopy copy;
-  if (!readCopy(warp, v, rows, lane, copy))
+  if (!readCopy(warp, Variant::unpack(inst.imm), rows, lane, shared, copy))
     return false;
-  copy.shared = static_cast<uint32_t>(std::min<uint64_t>(shared, ~uint32_t{0}));
+  copy.shared = offsetOf(shared);
   return startStore(warp, lane, copy);
 }
 
@@ -190,18 +251,8 @@ uint8_t takeRank(InstDecoder &d) {
   return static_cast<uint8_t>(d.takeOneOf({"1d", "2d", "3d", "4d", "5d"}) + 1);
 }
 
-/// The one operand in brackets.
-const Operand *inBrackets(InstDecoder &d, size_t index, size_t parts) {
-  const Operand &operand = d.operand(index);
-  return operand.kind == Operand::Kind::Address && operand.parts.size() == parts ? &operand
-                                                                                 : nullptr;
-}
-
 Status decodeShared(InstDecoder &d, size_t index, bool &wide) {
-  const Operand *operand = inBrackets(d, index, 1);
-  if (!operand)
-    return d.invalid(fmt::format("operand {} must be an address", index + 1));
-  runtime::StatusOr<AddressBase> base = d.listAddress(operand->parts[0]);
+  runtime::StatusOr<AddressBase> base = d.listAddress(index);
   if (!base)
     return base.status();
   wide = base->wide;
@@ -212,19 +263,36 @@ Status decodeShared(InstDecoder &d, size_t index, bool &wide) {
 Status decodeOther(InstDecoder &d, size_t index, Variant &v) {
   if (!v.rank)
     return decodeShared(d, index, v.wideGlobal);
-  const Operand *operand = inBrackets(d, index, 2);
-  if (!operand || operand->parts[1].parts.size() != v.rank)
+  const Operand &operand = d.operand(index);
+  bool isMap = operand.kind == Operand::Kind::Address && operand.parts.size() == 2;
+  if (!isMap || operand.parts[1].parts.size() != v.rank)
     return d.invalid(fmt::format("operand {} must be [map, {{coordinates}}] with {} coordinates",
                                  index + 1, v.rank));
-  runtime::StatusOr<AddressBase> base = d.listAddress(operand->parts[0]);
+  runtime::StatusOr<AddressBase> base = d.listAddress(operand.parts[0]);
   if (!base)
     return base.status();
   if (base->space != Space::Generic && base->space != Space::Global)
     return d.unsupported("a tensor map by the name of a variable that is not .global");
   v.wideGlobal = base->wide;
-  for (const Operand &coordinate : operand->parts[1].parts)
+  for (const Operand &coordinate : operand.parts[1].parts)
     LLMOPT_RETURN_IF_ERROR(d.listInput(coordinate, Type::B32));
   return {};
+}
+
+/// What a reduction combines, and how.
+Status decodeReduction(InstDecoder &d, Variant &v) {
+  int op = d.takeOneOf(kAtomicNames);
+  v.op = static_cast<AtomicOp>(op);
+  if (op < 0 || v.op == AtomicOp::Exch || v.op == AtomicOp::Cas)
+    return d.unsupported();
+  if (!v.fromShared) // blocks may meet
+    d.kernel.kernel.ordered = true;
+  if (v.rank)
+    return {};
+  bool unflushed = d.take("noftz");
+  v.type = d.takeType();
+  bool half = v.op == AtomicOp::Add && (v.type == Type::F16 || v.type == Type::BF16);
+  return reductionOf(v.op, v.type, v.fromShared) && unflushed == half ? Status() : d.unsupported();
 }
 
 Status decodeTransfer(InstDecoder &d, Variant v) {
@@ -236,8 +304,10 @@ Status decodeTransfer(InstDecoder &d, Variant v) {
   v.fromShared = load && from == Space::Shared;
   bool known = load ? from != Space::Generic && !(v.fromShared && v.rank)
                     : to == Space::Global && from == Space::Shared && !v.multicast;
-  if (!known || !completes)
+  if (!known || !completes || (v.reduces && (v.multicast || from != Space::Shared)))
     return d.unsupported();
+  if (v.reduces)
+    LLMOPT_RETURN_IF_ERROR(decodeReduction(d, v));
   size_t operands = 2 + !v.rank + load + v.multicast + hint;
   LLMOPT_RETURN_IF_ERROR(d.expectOperands(operands));
   LLMOPT_RETURN_IF_ERROR(decodeShared(d, load ? 0 : 1, v.wideShared));
@@ -256,14 +326,15 @@ Status decodeTransfer(InstDecoder &d, Variant v) {
 
 } // namespace
 
-Status decodeBulkCopy(InstDecoder &d) {
+Status decodeBulkCopy(InstDecoder &d, bool reduces) {
   d.inst.cls = InstClass::AsyncCopy;
   d.kernel.kernel.async = true;
   int group = d.takeOneOf({"commit_group", "wait_group"});
-  if (group >= 0)
+  if (group >= 0 && !reduces)
     return decodeGroup(d, group == 1);
-  bool prefetch = d.take("prefetch");
+  bool prefetch = !reduces && d.take("prefetch");
   Variant v;
+  v.reduces = reduces;
   if (d.take("tensor") && (v.rank = takeRank(d)) == 0)
     return d.unsupported();
   if (!prefetch)

@@ -1,5 +1,4 @@
-// Clusters: barrier.cluster, mapa, getctarank (PTX ISA 9.7.13.4, 9.7.9); and what else
-// sm_90 has for one warp: elect, setmaxnreg.
+// Clusters: barrier.cluster, mapa, getctarank (PTX ISA 9.7.13.3, 9.7.9); and setmaxnreg.
 #include "runtime/device/sim/exec/Cluster.h"
 #include "runtime/device/sim/exec/Access.h"
 #include "runtime/device/sim/exec/Lanes.h"
@@ -8,7 +7,6 @@
 
 namespace llmopt::sim {
 
-using ptx::Operand;
 using ptx::Space;
 using ptx::Type;
 using runtime::Status;
@@ -50,12 +48,17 @@ template <typename C> void rankOf(Warp &warp, const Inst &inst, LaneMask mask) {
   });
 }
 
-Status decodeMap(InstDecoder &d) {
-  LLMOPT_RETURN_IF_ERROR(d.expectOperands(3));
+/// What mapa and getctarank have in common: the kind of address, and its width.
+Status decodeAddressKind(InstDecoder &d, size_t operands, Type &type) {
+  LLMOPT_RETURN_IF_ERROR(d.expectOperands(operands));
   d.inst.mode = d.takeSpace() == Space::Generic;
-  Type type = d.takeType();
-  if (type != Type::U32 && type != Type::U64)
-    return d.unsupported();
+  type = d.takeType();
+  return type == Type::U32 || type == Type::U64 ? Status() : d.unsupported();
+}
+
+Status decodeMap(InstDecoder &d) {
+  Type type = Type::None;
+  LLMOPT_RETURN_IF_ERROR(decodeAddressKind(d, 3, type));
   d.inst.run = type == Type::U64 ? &mapAddress<uint64_t> : &mapAddress<uint32_t>;
   LLMOPT_RETURN_IF_ERROR(d.output(Field::D, 0, type));
   LLMOPT_RETURN_IF_ERROR(d.input(Field::A, 1, type));
@@ -63,35 +66,11 @@ Status decodeMap(InstDecoder &d) {
 }
 
 Status decodeRankOf(InstDecoder &d) {
-  LLMOPT_RETURN_IF_ERROR(d.expectOperands(2));
-  d.inst.mode = d.takeSpace() == Space::Generic;
-  Type type = d.takeType();
-  if (type != Type::U32 && type != Type::U64)
-    return d.unsupported();
+  Type type = Type::None;
+  LLMOPT_RETURN_IF_ERROR(decodeAddressKind(d, 2, type));
   d.inst.run = type == Type::U64 ? &rankOf<uint64_t> : &rankOf<uint32_t>;
   LLMOPT_RETURN_IF_ERROR(d.output(Field::D, 0, Type::U32));
   return d.input(Field::A, 1, type);
-}
-
-/// The lowest lane is elected.
-void elect(Warp &warp, const Inst &inst, LaneMask mask) {
-  auto leader = static_cast<uint32_t>(std::countr_zero(mask));
-  forEachLane(mask, [&](uint32_t lane) { warp.narrow(inst.d)[lane] = leader; });
-  warp.setPredicate(inst.d2, 1u << leader, mask);
-}
-
-Status decodeElect(InstDecoder &d) {
-  LLMOPT_RETURN_IF_ERROR(d.expectOperands(2));
-  const Operand &results = d.operand(0);
-  if (!d.take("sync") || results.kind != Operand::Kind::Pair)
-    return d.unsupported();
-  d.inst.flow = Flow::Converge;
-  d.inst.need = Need::Members;
-  d.inst.cls = InstClass::Collective;
-  d.inst.run = &elect;
-  LLMOPT_RETURN_IF_ERROR(d.output(Field::D, results.parts[0], Type::B32));
-  LLMOPT_RETURN_IF_ERROR(d.output(Field::D2, results.parts[1], Type::Pred));
-  return d.input(Field::C, 1, Type::B32);
 }
 
 /// Registers are not counted here.
@@ -106,10 +85,7 @@ Status decodeRegisterCount(InstDecoder &d) {
   if (*count < 24 || *count > 256 || *count % 8)
     return d.invalid(
         fmt::format("{} registers; multiples of 8 from 24 to 256 are allowed", *count));
-  d.inst.flow = Flow::Converge;
-  d.inst.need = Need::All;
-  d.inst.cls = InstClass::Barrier;
-  d.inst.run = [](Warp &, const Inst &, LaneMask) {};
+  d.converge(Need::All, InstClass::Barrier, [](Warp &, const Inst &, LaneMask) {});
   return {};
 }
 
@@ -138,7 +114,6 @@ Status decodeClusterBarrier(InstDecoder &d) {
 void addClusterOps(OpTable &table) {
   table["mapa"] = &decodeMap;
   table["getctarank"] = &decodeRankOf;
-  table["elect"] = &decodeElect;
   table["setmaxnreg"] = &decodeRegisterCount;
 }
 

@@ -66,10 +66,8 @@ void shuffle(Warp &warp, const Inst &inst, LaneMask mask) {
     warp.setPredicate(inst.d2, valid, mask);
 }
 
-void converge(InstDecoder &d) {
-  d.inst.flow = Flow::Converge;
-  d.inst.need = Need::Members;
-  d.inst.cls = InstClass::Collective;
+void converge(InstDecoder &d, Handler handler) {
+  d.converge(Need::Members, InstClass::Collective, handler);
 }
 
 Status decodeShuffle(InstDecoder &d) {
@@ -78,7 +76,7 @@ Status decodeShuffle(InstDecoder &d) {
   int mode = d.takeOneOf({"up", "down", "bfly", "idx"});
   if (!sync || mode < 0 || d.takeType() != Type::B32)
     return d.unsupported();
-  converge(d);
+  converge(d, &shuffle);
   const Operand &target = d.operand(0);
   bool pair = target.kind == Operand::Kind::Pair;
   LLMOPT_RETURN_IF_ERROR(d.output(Field::D, pair ? target.parts[0] : target, Type::B32));
@@ -90,7 +88,6 @@ Status decodeShuffle(InstDecoder &d) {
   LLMOPT_RETURN_IF_ERROR(d.input(Field::C, 4, Type::B32));
   d.inst.imm = pair;
   d.inst.mode = static_cast<uint8_t>(mode);
-  d.inst.run = &shuffle;
   return {};
 }
 
@@ -119,13 +116,12 @@ Status decodeVote(InstDecoder &d) {
   bool ballot = mode == static_cast<int>(VoteMode::Ballot);
   if (!sync || mode < 0 || d.takeType() != (ballot ? Type::B32 : Type::Pred))
     return d.unsupported();
-  converge(d);
+  converge(d, &vote);
   bool negated = false;
   LLMOPT_RETURN_IF_ERROR(d.output(Field::D, 0, ballot ? Type::B32 : Type::Pred));
   LLMOPT_RETURN_IF_ERROR(d.predicateInput(Field::A, d.operand(1), negated));
   LLMOPT_RETURN_IF_ERROR(d.input(Field::C, 2, Type::B32));
   d.inst.mode = static_cast<uint8_t>(mode | (negated ? kNegated : 0));
-  d.inst.run = &vote;
   return {};
 }
 
@@ -157,7 +153,9 @@ Status decodeMatch(InstDecoder &d) {
   Type type = d.takeType();
   if (all == any || !sync || (type != Type::B32 && type != Type::B64))
     return d.unsupported();
-  converge(d);
+  bool wide = type == Type::B64;
+  converge(d, all ? (wide ? &matchAll<uint64_t> : &matchAll<uint32_t>)
+                  : (wide ? &matchAny<uint64_t> : &matchAny<uint32_t>));
   const Operand &target = d.operand(0);
   bool pair = all && target.kind == Operand::Kind::Pair;
   LLMOPT_RETURN_IF_ERROR(d.output(Field::D, pair ? target.parts[0] : target, Type::B32));
@@ -166,10 +164,6 @@ Status decodeMatch(InstDecoder &d) {
   LLMOPT_RETURN_IF_ERROR(d.input(Field::A, 1, type));
   LLMOPT_RETURN_IF_ERROR(d.input(Field::C, 2, Type::B32));
   d.inst.imm = pair;
-  if (type == Type::B32)
-    d.inst.run = all ? &matchAll<uint32_t> : &matchAny<uint32_t>;
-  else
-    d.inst.run = all ? &matchAll<uint64_t> : &matchAny<uint64_t>;
   return {};
 }
 
@@ -220,10 +214,10 @@ Status decodeReduce(InstDecoder &d) {
   LLMOPT_RETURN_IF_ERROR(d.expectOperands(3));
   bool sync = d.take("sync");
   int op = d.takeOneOf({"add", "min", "max", "and", "or", "xor"});
-  d.inst.run = reduceHandler(op, d.takeType());
-  if (!sync || !d.inst.run)
+  Handler handler = reduceHandler(op, d.takeType());
+  if (!sync || !handler)
     return d.unsupported();
-  converge(d);
+  converge(d, handler);
   LLMOPT_RETURN_IF_ERROR(d.output(Field::D, 0, Type::B32));
   LLMOPT_RETURN_IF_ERROR(d.input(Field::A, 1, Type::B32));
   return d.input(Field::C, 2, Type::B32);
@@ -254,8 +248,7 @@ Status decodeElect(InstDecoder &d) {
   const Operand &target = d.operand(0);
   if (!d.take("sync") || target.kind != Operand::Kind::Pair)
     return d.unsupported();
-  converge(d);
-  d.inst.run = &elect;
+  converge(d, &elect);
   LLMOPT_RETURN_IF_ERROR(d.output(Field::D, target.parts[0], Type::B32));
   LLMOPT_RETURN_IF_ERROR(d.output(Field::D2, target.parts[1], Type::Pred));
   return d.input(Field::C, 1, Type::B32);

@@ -13,8 +13,8 @@ Block *mbarrierPlace(Warp &warp, bool generic, uint32_t lane, uint64_t address, 
 
 /// The rest of cp.async.mbarrier.arrive.
 runtime::Status decodeCopyArrival(InstDecoder &decoder);
-/// The rest of cp.async.bulk.
-runtime::Status decodeBulkCopy(InstDecoder &decoder);
+/// The rest of cp.async.bulk, or of cp.reduce.async.bulk.
+runtime::Status decodeBulkCopy(InstDecoder &decoder, bool reduces);
 
 /// Ends the first `begun` cp.async of the warp that are this lane's, as of that time.
 void deliverCopies(Warp &warp, uint32_t lane, uint32_t begun, uint32_t time);

@@ -6,8 +6,6 @@
 #include "runtime/device/sim/ops/MatrixMath.h"
 #include "runtime/device/sim/ops/Ops.h"
 
-#include <algorithm>
-#include <limits>
 #include <memory>
 
 namespace llmopt::sim {
@@ -55,12 +53,12 @@ uint32_t elementBits(Elements elements) {
 /// A row of the table, with all layouts worked out.
 struct MmaPlan {
   const MmaRow &row;
-  Places a, b, c32, c16;
+  Fragment a, b, c32, c16;
 
   explicit MmaPlan(const MmaRow &row)
-      : row(row), a(operandLayoutA(row.m, row.k, elementBits(row.elements)), row.k),
-        b(operandLayoutB(row.k, elementBits(row.elements)), kN),
-        c32(accumulatorLayout(row.m, 32), kN), c16(accumulatorLayout(row.m, 16), kN) {}
+      : row(row), a(operandLayoutA(row.m, row.k, elementBits(row.elements)), Part::A),
+        b(operandLayoutB(row.k, elementBits(row.elements)), Part::B),
+        c32(accumulatorLayout(row.m, 32), Part::C), c16(accumulatorLayout(row.m, 16), Part::C) {}
 };
 
 const MmaPlan &planOf(size_t row) {
@@ -102,8 +100,8 @@ void mmaFloat(Warp &warp, const Inst &inst, LaneMask) {
   const MmaPlan &plan = planOf(v.row);
   const uint32_t *d = warp.list(inst);
   const uint32_t *a = d + inst.outputs;
-  const uint32_t *b = a + plan.a.registers;
-  const uint32_t *c = b + plan.b.registers;
+  const uint32_t *b = a + plan.a.registers();
+  const uint32_t *c = b + plan.b.registers();
   alignas(64) float matrixA[kMaxM * kMaxK];
   alignas(64) float matrixB[kMaxK * kN];
   alignas(64) float matrixC[kMaxM * kN];
@@ -116,28 +114,8 @@ void mmaFloat(Warp &warp, const Inst &inst, LaneMask) {
 
   multiplyTile(matrixA, matrixB, matrixC, plan.row.k);
 
-  const Places &places = v.halfD ? plan.c16 : plan.c32;
-  for (uint32_t reg = 0; reg < places.registers; ++reg) {
-    uint32_t *cells = warp.narrow(d[reg]);
-    for (uint32_t lane = 0; lane < kLanes; ++lane) {
-      if (v.halfD)
-        cells[lane] = F16(matrixC[places.at[2 * reg][lane]]).bits |
-                      uint32_t{F16(matrixC[places.at[2 * reg + 1][lane]]).bits} << 16;
-      else
-        cells[lane] = std::bit_cast<uint32_t>(canonical(matrixC[places.at[reg][lane]]));
-    }
-  }
+  packSums(warp, d, v.halfD, matrixC);
   countProduct(warp, plan.row);
-}
-
-void unpackBytes(const Warp &warp, const uint32_t *rows, const Places &places, bool isSigned,
-                 int32_t *matrix) {
-  for (uint32_t reg = 0; reg < places.registers; ++reg)
-    for (uint32_t element = 0; element < 4; ++element)
-      for (uint32_t lane = 0; lane < kLanes; ++lane) {
-        auto byte = static_cast<uint8_t>(warp.narrow(rows[reg])[lane] >> 8 * element);
-        matrix[places.at[4 * reg + element][lane]] = isSigned ? static_cast<int8_t>(byte) : byte;
-      }
 }
 
 void mmaInteger(Warp &warp, const Inst &inst, LaneMask) {
@@ -145,25 +123,18 @@ void mmaInteger(Warp &warp, const Inst &inst, LaneMask) {
   const MmaPlan &plan = planOf(v.row);
   const uint32_t *d = warp.list(inst);
   const uint32_t *a = d + inst.outputs;
-  const uint32_t *b = a + plan.a.registers;
-  const uint32_t *c = b + plan.b.registers;
-  int32_t matrixA[kMaxM * kMaxK], matrixB[kMaxK * kN];
-  unpackBytes(warp, a, plan.a, v.a == Type::S8, matrixA);
-  unpackBytes(warp, b, plan.b, v.b == Type::S8, matrixB);
-  uint32_t result[4][kLanes];
-  for (uint32_t reg = 0; reg < plan.c32.registers; ++reg)
-    for (uint32_t lane = 0; lane < kLanes; ++lane) {
-      uint32_t place = plan.c32.at[reg][lane], m = place / kN, n = place % kN;
-      int64_t sum = static_cast<int32_t>(warp.narrow(c[reg])[lane]);
-      for (uint32_t k = 0; k < plan.row.k; ++k)
-        sum += matrixA[m * plan.row.k + k] * matrixB[k * kN + n];
-      if (v.saturate)
-        sum = std::clamp<int64_t>(sum, std::numeric_limits<int32_t>::min(),
-                                  std::numeric_limits<int32_t>::max());
-      result[reg][lane] = static_cast<uint32_t>(sum);
-    }
-  for (uint32_t reg = 0; reg < plan.c32.registers; ++reg)
-    std::memcpy(warp.narrow(d[reg]), result[reg], sizeof(result[reg]));
+  const uint32_t *b = a + plan.a.registers();
+  const uint32_t *c = b + plan.b.registers();
+  alignas(64) float matrixA[kMaxM * kMaxK] = {};
+  alignas(64) float matrixB[kMaxK * kN];
+  alignas(64) float products[kMaxM * kN] = {};
+  unpackFloats(warp, a, plan.a, v.a, matrixA);
+  unpackFloats(warp, b, plan.b, v.b, matrixB);
+  multiplyTile(matrixA, matrixB, products, plan.row.k);
+  for (uint32_t reg = 0; reg < plan.c32.registers(); ++reg)
+    for (uint32_t lane = 0; lane < kLanes; ++lane)
+      warp.narrow(d[reg])[lane] =
+          addProducts(warp.narrow(c[reg])[lane], products[sumAt(reg, lane)], v.saturate);
   countProduct(warp, plan.row);
 }
 
@@ -226,16 +197,13 @@ Status decodeMma(InstDecoder &d) {
   v.halfC = accumulator == Type::F16;
   v.halfD = result == Type::F16;
   const MmaPlan &plan = planOf(row);
-  auto registers = [&](bool half) { return half ? plan.c16.registers : plan.c32.registers; };
+  auto registers = [&](bool half) { return half ? plan.c16.registers() : plan.c32.registers(); };
   LLMOPT_RETURN_IF_ERROR(bindFragment(d, 0, registers(v.halfD), Type::B32, true));
-  LLMOPT_RETURN_IF_ERROR(bindFragment(d, 1, plan.a.registers, Type::B32, false));
-  LLMOPT_RETURN_IF_ERROR(bindFragment(d, 2, plan.b.registers, Type::B32, false));
+  LLMOPT_RETURN_IF_ERROR(bindFragment(d, 1, plan.a.registers(), Type::B32, false));
+  LLMOPT_RETURN_IF_ERROR(bindFragment(d, 2, plan.b.registers(), Type::B32, false));
   LLMOPT_RETURN_IF_ERROR(bindFragment(d, 3, registers(v.halfC), Type::B32, false));
   d.inst.imm = v.pack();
-  d.inst.flow = Flow::Converge;
-  d.inst.need = Need::All;
-  d.inst.cls = InstClass::Matrix;
-  d.inst.run = integer ? &mmaInteger : &mmaFloat;
+  d.converge(Need::All, InstClass::Matrix, integer ? &mmaInteger : &mmaFloat);
   return {};
 }
 

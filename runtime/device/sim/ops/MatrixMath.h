@@ -10,32 +10,44 @@ namespace llmopt::sim {
 
 inline constexpr uint32_t kTileM = 16, kTileN = 8, kTileMaxK = 32;
 
-/// Places of a fragment in a matrix with rows of `stride` elements, by [register * perRegister +
-/// element][lane].
-struct Places {
-  uint32_t registers = 0, perRegister = 1;
-  std::array<std::array<uint16_t, kLanes>, 16> at = {};
+/// Which operand of a product a fragment is.
+enum class Part : uint8_t { A, B, C };
 
-  Places(const FragmentLayout &layout, uint32_t stride)
-      : registers(layout.registers), perRegister(layout.perRegister) {
-    for (uint32_t reg = 0; reg < registers; ++reg)
-      for (uint32_t element = 0; element < perRegister; ++element)
-        for (uint32_t lane = 0; lane < kLanes; ++lane) {
-          Coordinate c = layout.at(lane, reg, element);
-          at[reg * perRegister + element][lane] = static_cast<uint16_t>(c.row * stride + c.col);
-        }
+/// A fragment of 8 x 8 blocks: eight groups of four lanes hold, in one register, 16 bytes each of
+/// neighbouring elements. Those of A lie along a row, those of B along a column; two registers of C
+/// have a block of f32 between them.
+struct Fragment {
+  FragmentLayout layout;
+  Part part = Part::C;
+  std::array<Coordinate, 8> first = {}; ///< of lane 0, by register
+
+  Fragment(const FragmentLayout &layout, Part part) : layout(layout), part(part) {
+    for (uint32_t reg = 0; reg < layout.registers; ++reg)
+      first[reg] = layout.at(0, reg, 0);
   }
+  uint32_t registers() const { return layout.registers; }
 };
 
-/// The elements of f16, bf16, tf32, e4m3 or e5m2 in 16 bytes as floats; how many.
+/// The elements of f16, bf16, tf32, e4m3, e5m2, s8 or u8 in 16 bytes as floats; how many.
 inline constexpr uint32_t kChunkBytes = 16;
 uint32_t chunkToFloats(const std::byte *from, ptx::Type type, float *to);
 
-/// The matrix that a fragment in registers of those rows holds.
-void unpackFloats(const Warp &warp, const uint32_t *rows, const Places &places, ptx::Type type,
+/// The matrix that a fragment in registers of those rows holds: rows of as many elements as the
+/// fragment has columns.
+void unpackFloats(const Warp &warp, const uint32_t *rows, const Fragment &fragment, ptx::Type type,
                   float *matrix);
+/// A matrix of 16 rows of sums back to registers, as f32 or (`half`) as f16.
+void packSums(Warp &warp, const uint32_t *rows, bool half, const float *matrix);
+
+/// Where the sum of a lane lies in rows of 8 columns, of C in f32 or s32.
+inline uint32_t sumAt(uint32_t reg, uint32_t lane) {
+  return reg / 2 * 8 * kTileN + 2 * lane + reg % 2;
+}
 
 /// C += A * B for matrices in row order, 32-byte aligned: 16 x k, k x 8, 16 x 8.
 void multiplyTile(const float *a, const float *b, float *c, uint32_t k);
+
+/// What becomes of an s32 of C when such sums of products of bytes, which are exact, are added.
+uint32_t addProducts(uint32_t c, float products, bool saturate);
 
 } // namespace llmopt::sim

@@ -1,7 +1,6 @@
 // ldmatrix, stmatrix, movmatrix (PTX ISA 9.7.14): 8x8 matrices of 16-bit
 // elements between shared memory and the registers of a warp.
 #include "runtime/device/sim/exec/Access.h"
-#include "runtime/device/sim/exec/Fragment.h"
 #include "runtime/device/sim/ops/Ops.h"
 
 namespace llmopt::sim {
@@ -16,39 +15,33 @@ namespace {
 constexpr uint32_t kSize = 8;
 constexpr uint32_t kRowBytes = 16;
 using Matrix = std::array<std::array<uint16_t, kSize>, kSize>;
+static_assert(std::endian::native == std::endian::little);
 
 // Inst::mode.
 constexpr uint8_t kTransposed = 1;
 constexpr uint8_t kWideAddress = 2;
 
-/// Row and column of both elements of each lane.
-const std::array<std::array<Coordinate, 2>, kLanes> &places() {
-  static const auto table = [] {
-    FragmentLayout layout = matrixLayout8x8();
-    std::array<std::array<Coordinate, 2>, kLanes> all;
-    for (uint32_t lane = 0; lane < kLanes; ++lane)
-      all[lane] = {layout.at(lane, 0, 0), layout.at(lane, 0, 1)};
-    return all;
-  }();
-  return table;
-}
-
+/// Lane 4 r + j has elements 2 j and 2 j + 1 of row r; transposed, of column r.
 void toRegisters(const Matrix &matrix, bool transposed, uint32_t *cells) {
-  for (uint32_t lane = 0; lane < kLanes; ++lane) {
-    auto [low, high] = places()[lane];
-    cells[lane] = transposed ? matrix[low.col][low.row] | matrix[high.col][high.row] << 16
-                             : matrix[low.row][low.col] | matrix[high.row][high.col] << 16;
+  if (!transposed) {
+    std::memcpy(cells, matrix.data(), sizeof(matrix));
+    return;
   }
+  for (uint32_t r = 0; r < kSize; ++r)
+    for (uint32_t j = 0; j < kSize / 2; ++j)
+      cells[r * kSize / 2 + j] = matrix[2 * j][r] | matrix[2 * j + 1][r] << 16;
 }
 
 void fromRegisters(const uint32_t *cells, bool transposed, Matrix &matrix) {
-  for (uint32_t lane = 0; lane < kLanes; ++lane) {
-    auto [low, high] = places()[lane];
-    (transposed ? matrix[low.col][low.row] : matrix[low.row][low.col]) =
-        static_cast<uint16_t>(cells[lane]);
-    (transposed ? matrix[high.col][high.row] : matrix[high.row][high.col]) =
-        static_cast<uint16_t>(cells[lane] >> 16);
+  if (!transposed) {
+    std::memcpy(matrix.data(), cells, sizeof(matrix));
+    return;
   }
+  for (uint32_t r = 0; r < kSize; ++r)
+    for (uint32_t j = 0; j < kSize / 2; ++j) {
+      matrix[2 * j][r] = static_cast<uint16_t>(cells[r * kSize / 2 + j]);
+      matrix[2 * j + 1][r] = static_cast<uint16_t>(cells[r * kSize / 2 + j] >> 16);
+    }
 }
 
 /// Calls body(row, bytes) for the rows of matrix `index`: lane 8 * index + r
@@ -59,8 +52,8 @@ bool forEachRow(Warp &warp, const Inst &inst, uint32_t index, AccessKind kind, F
   for (uint32_t r = 0; r < kSize; ++r) {
     uint32_t lane = kSize * index + r;
     uint64_t address = baseAddress(warp, inst, inst.a, inst.mode & kWideAddress, lane);
-    std::byte *at = locate(warp, Space::Shared, lane, address, kRowBytes, kind);
-    if (!at || !staysInBlock(warp, lane, address))
+    std::byte *at = locateOwn(warp, lane, address, kRowBytes, kind);
+    if (!at)
       return false;
     addresses.add(r, address);
     body(r, at);
@@ -98,13 +91,6 @@ void transposeMatrix(Warp &warp, const Inst &inst, LaneMask) {
   toRegisters(matrix, true, warp.narrow(inst.d));
 }
 
-void converge(InstDecoder &d, InstClass cls, Handler handler) {
-  d.inst.flow = Flow::Converge;
-  d.inst.need = Need::All;
-  d.inst.cls = cls;
-  d.inst.run = handler;
-}
-
 template <bool Store> Status decodeTransfer(InstDecoder &d) {
   LLMOPT_RETURN_IF_ERROR(d.expectOperands(2));
   bool sync = d.take("sync") && d.take("aligned") && d.take("m8n8");
@@ -126,7 +112,7 @@ template <bool Store> Status decodeTransfer(InstDecoder &d) {
     const Operand &part = value.kind == Operand::Kind::Vector ? value.parts[i] : value;
     LLMOPT_RETURN_IF_ERROR(Store ? d.listInput(part, Type::B32) : d.listOutput(part, Type::B32));
   }
-  converge(d, InstClass::Shared, Store ? &storeMatrix : &loadMatrix);
+  d.converge(Need::All, InstClass::Shared, Store ? &storeMatrix : &loadMatrix);
   return {};
 }
 
@@ -137,7 +123,7 @@ Status decodeTranspose(InstDecoder &d) {
     return d.unsupported();
   LLMOPT_RETURN_IF_ERROR(d.output(Field::D, 0, Type::B32));
   LLMOPT_RETURN_IF_ERROR(d.input(Field::A, 1, Type::B32));
-  converge(d, InstClass::Collective, &transposeMatrix);
+  d.converge(Need::All, InstClass::Collective, &transposeMatrix);
   return {};
 }
 

@@ -1,6 +1,7 @@
 // ld, st and prefetches (PTX ISA 9.7.9).
 #include "runtime/device/sim/decode/KernelDecoder.h"
 #include "runtime/device/sim/exec/Access.h"
+#include "runtime/device/sim/ops/AsyncStores.h"
 #include "runtime/device/sim/ops/Ops.h"
 
 namespace llmopt::sim {
@@ -198,6 +199,8 @@ template <bool Store> Handler handlerFor(Space space) {
 }
 
 template <bool Store> Status decodeAccess(InstDecoder &d) {
+  if (Store && d.take("async"))
+    return decodeAsyncStore(d);
   LLMOPT_RETURN_IF_ERROR(d.expectOperands(2));
   Space space = d.takeSpace();
   bool strong = takeOrdering(d, space);

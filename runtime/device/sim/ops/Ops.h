@@ -27,6 +27,7 @@ void addBarrierOps(OpTable &table);
 void addMBarrierOps(OpTable &table);
 void addClusterOps(OpTable &table);
 void addWgmmaOps(OpTable &table);
+void addWmmaOps(OpTable &table);
 
 // Opcodes that work on integers and on floats: the integer family decodes them
 // and hands over what is a float.

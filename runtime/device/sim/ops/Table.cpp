@@ -26,6 +26,7 @@ const OpTable &opTable() {
     addMBarrierOps(ops);
     addClusterOps(ops);
     addWgmmaOps(ops);
+    addWmmaOps(ops);
     return ops;
   }();
   return table;

@@ -2,12 +2,10 @@
 // 64 rows. All four warps take part at once; what they read from shared memory is read
 // then, and the sums are in their registers at once, but nobody may look before
 // wgmma.wait_group (exec/WgmmaChecks.cpp). Products are exact and summed in f32 in the
-// order of k.
+// order of k; of bytes, in s32.
 #include "runtime/device/sim/decode/KernelDecoder.h"
 #include "runtime/device/sim/exec/Cluster.h"
 #include "runtime/device/sim/exec/SharedChecks.h"
-#include "runtime/device/sim/numeric/Float32.h"
-#include "runtime/device/sim/numeric/Half.h"
 #include "runtime/device/sim/ops/MatrixMath.h"
 #include "runtime/device/sim/ops/Ops.h"
 
@@ -27,13 +25,14 @@ constexpr uint32_t kWarps = 4, kChunk = 16;
 struct Variant {
   Type a = Type::None, b = Type::None;
   uint16_t n = 0;
-  bool halfD = false, registersA = false;
+  bool halfD = false, integer = false, saturate = false, registersA = false;
   bool negateA = false, negateB = false, transposeA = false, transposeB = false;
 
   int64_t pack() const {
     return static_cast<int64_t>(a) | static_cast<int64_t>(b) << 8 | int64_t{n} << 16 |
            int64_t{halfD} << 32 | int64_t{registersA} << 33 | int64_t{negateA} << 34 |
-           int64_t{negateB} << 35 | int64_t{transposeA} << 36 | int64_t{transposeB} << 37;
+           int64_t{negateB} << 35 | int64_t{transposeA} << 36 | int64_t{transposeB} << 37 |
+           int64_t{integer} << 38 | int64_t{saturate} << 39;
   }
   static Variant unpack(int64_t bits) {
     auto flag = [&](int at) { return (bits >> at & 1) != 0; };
@@ -41,6 +40,8 @@ struct Variant {
             static_cast<Type>(bits >> 8 & 0xff),
             static_cast<uint16_t>(bits >> 16),
             flag(32),
+            flag(38),
+            flag(39),
             flag(33),
             flag(34),
             flag(35),
@@ -162,35 +163,37 @@ bool descriptorOf(Warp &warp, uint32_t row, uint64_t &value) {
   return true;
 }
 
-/// Layouts of A in registers by bytes of an element, and of D by its bits.
-const Places &placesA(Type type) {
-  static const Places two(operandLayoutA(16, 16, 16), 16), four(operandLayoutA(16, 8, 32), 8),
-      one(operandLayoutA(16, 32, 8), 32);
+/// A in registers, by bytes of an element; and D, by its bits.
+const Fragment &fragmentA(Type type) {
+  static const Fragment two(operandLayoutA(16, 16, 16), Part::A),
+      four(operandLayoutA(16, 8, 32), Part::A), one(operandLayoutA(16, 32, 8), Part::A);
   return bytesOf(type) == 2 ? two : bytesOf(type) == 4 ? four : one;
 }
-const Places &placesD(bool half) {
-  static const Places full(accumulatorLayout(16, 32), kTileN),
-      halves(accumulatorLayout(16, 16), kTileN);
+const Fragment &fragmentD(bool half) {
+  static const Fragment full(accumulatorLayout(16, 32), Part::C),
+      halves(accumulatorLayout(16, 16), Part::C);
   return half ? halves : full;
 }
 
 /// D of one warp: 16 rows, in blocks of 8 columns.
 void multiplyRows(Warp &warp, const Inst &inst, const Variant &v, const float *a, const float *b) {
-  const Places &places = placesD(v.halfD);
+  const Fragment &sums = fragmentD(v.halfD);
   uint32_t depth = depthOf(v.a);
   bool scale = has(warp.predicates[inst.c], 0);
   const uint32_t *rows = warp.list(inst);
-  for (uint32_t block = 0; block < v.n / kTileN; ++block, rows += places.registers) {
-    alignas(64) float sums[kTileM * kTileN] = {};
-    if (scale)
-      unpackFloats(warp, rows, places, v.halfD ? Type::F16 : Type::F32, sums);
-    multiplyTile(a, b + block * depth * kTileN, sums, depth);
-    for (uint32_t reg = 0; reg < places.registers; ++reg) {
+  for (uint32_t block = 0; block < v.n / kTileN; ++block, rows += sums.registers()) {
+    alignas(64) float tile[kTileM * kTileN] = {};
+    if (scale && !v.integer)
+      unpackFloats(warp, rows, sums, v.halfD ? Type::F16 : Type::F32, tile);
+    multiplyTile(a, b + block * depth * kTileN, tile, depth);
+    if (!v.integer) {
+      packSums(warp, rows, v.halfD, tile);
+      continue;
+    }
+    for (uint32_t reg = 0; reg < sums.registers(); ++reg) {
       uint32_t *cells = warp.narrow(rows[reg]);
       for (uint32_t lane = 0; lane < kLanes; ++lane)
-        cells[lane] = v.halfD ? F16(sums[places.at[2 * reg][lane]]).bits |
-                                    uint32_t{F16(sums[places.at[2 * reg + 1][lane]]).bits} << 16
-                              : std::bit_cast<uint32_t>(canonical(sums[places.at[reg][lane]]));
+        cells[lane] = addProducts(scale ? cells[lane] : 0, tile[sumAt(reg, lane)], v.saturate);
     }
   }
   warp.tally->mmaMultiplyAdds += uint64_t{kTileM} * v.n * depth;
@@ -220,7 +223,7 @@ void multiply(Warp &last, const Inst &inst, LaneMask) {
       return;
     alignas(64) float a[kTileM * kTileMaxK] = {};
     if (v.registersA)
-      unpackFloats(warp, warp.list(inst) + inst.outputs, placesA(v.a), v.a, a);
+      unpackFloats(warp, warp.list(inst) + inst.outputs, fragmentA(v.a), v.a, a);
     else if (!readMatrix(warp, matrixA, v.a, v.transposeA, i * kTileM, kTileM,
                          [&](uint32_t m, uint32_t k, float x) { a[m * depth + k] = x; }))
       return;
@@ -243,14 +246,11 @@ void waitGroup(Warp &warp, const Inst &inst, LaneMask) {
 }
 
 Status decodeSync(InstDecoder &d) {
-  d.inst.cls = InstClass::Barrier;
-  d.inst.flow = Flow::Converge;
-  d.inst.need = Need::All;
   int kind = d.takeOneOf({"fence", "commit_group", "wait_group"});
   if (kind < 0 || !d.take("sync") || !d.take("aligned"))
     return d.unsupported();
   constexpr Handler kHandlers[] = {&fence, &commit, &waitGroup};
-  d.inst.run = kHandlers[kind];
+  d.converge(Need::All, InstClass::Barrier, kHandlers[kind]);
   LLMOPT_RETURN_IF_ERROR(d.expectOperands(kind == 2 ? 1 : 0));
   if (kind != 2)
     return {};
@@ -261,14 +261,16 @@ Status decodeSync(InstDecoder &d) {
   return *pending <= 7 ? Status() : d.invalid("0 to 7 groups are allowed");
 }
 
-/// The n of "m64n128k16"; 0 if the shape is not one of that depth.
-uint16_t columnsOf(std::string_view shape, uint32_t depth) {
+/// The n of "m64n128k16"; 0 if the shape is not one of that depth, or not one of integers.
+uint16_t columnsOf(std::string_view shape, uint32_t depth, bool integer) {
   uint16_t n = 0;
   if (!shape.starts_with("m64n"))
     return 0;
   const char *begin = shape.data() + 4, *end = shape.data() + shape.size();
   auto [rest, error] = std::from_chars(begin, end, n);
   bool fits = error == std::errc() && n % 8 == 0 && n >= 8 && n <= 256;
+  if (integer)
+    fits &= n % 16 == 0 || n == 8 || n == 24;
   return fits && std::string_view(rest, static_cast<size_t>(end - rest)) ==
                      fmt::format("k{}", depth)
              ? n
@@ -279,12 +281,16 @@ bool allowedTypes(Type d, Type a, Type b) {
   bool small = (a == Type::E4M3 || a == Type::E5M2) && (b == Type::E4M3 || b == Type::E5M2);
   if (a == Type::F16 && b == Type::F16)
     small = true; // for D: f16 or f32
+  if (d == Type::S32)
+    return (a == Type::S8 || a == Type::U8) && (b == Type::S8 || b == Type::U8);
   bool wide = a == b && (a == Type::BF16 || a == Type::TF32);
   return (small && (d == Type::F16 || d == Type::F32)) || (wide && d == Type::F32);
 }
 
 Status decodeFlags(InstDecoder &d, Variant &v) {
   // scale-d, imm-scale-a, imm-scale-b, and which of A and B in shared memory is transposed.
+  if (v.integer)
+    return d.expectOperands(4);
   size_t first = 4, transposes = bytesOf(v.a) == 2 ? (v.registersA ? 1 : 2) : 0;
   LLMOPT_RETURN_IF_ERROR(d.expectOperands(4 + 2 + transposes));
   std::array<uint64_t, 4> values{};
@@ -313,7 +319,9 @@ Status decodeProduct(InstDecoder &d) {
   Type result = d.takeType();
   v.a = d.takeType();
   v.b = d.takeType();
-  if (!allowedTypes(result, v.a, v.b) || (v.n = columnsOf(shape, depthOf(v.a))) == 0)
+  v.integer = result == Type::S32;
+  v.saturate = v.integer && d.take("satfinite");
+  if (!allowedTypes(result, v.a, v.b) || (v.n = columnsOf(shape, depthOf(v.a), v.integer)) == 0)
     return d.unsupported();
   v.halfD = result == Type::F16;
   v.registersA = d.operand(1).kind == Operand::Kind::Vector;
@@ -324,7 +332,7 @@ Status decodeProduct(InstDecoder &d) {
   if (sums.parts.size() != registers)
     return d.invalid(
         fmt::format("D has {} registers; this shape has {}", sums.parts.size(), registers));
-  Type cell = v.halfD ? Type::B32 : Type::F32;
+  Type cell = v.halfD || v.integer ? Type::B32 : Type::F32;
   for (const Operand &sum : sums.parts)
     LLMOPT_RETURN_IF_ERROR(d.listOutput(sum, cell));
   if (v.registersA && d.operand(1).parts.size() != 4)
@@ -340,6 +348,8 @@ Status decodeProduct(InstDecoder &d) {
   LLMOPT_RETURN_IF_ERROR(d.input(Field::C, 3, Type::Pred));
   d.kernel.kernel.async = true;
   d.inst.imm = v.pack();
+  d.inst.mode =
+      static_cast<uint8_t>(v.n / 8 - 1 + (bytesOf(v.a) << 5)); // the shape, for the checks
   d.inst.flow = Flow::Group;
   d.inst.need = Need::All;
   d.inst.cls = InstClass::Matrix;
