@@ -64,9 +64,8 @@ size_t Scheduler::completeDecodes(const Flight &flight, size_t begin, const Step
     const FlightRow &row = rows[i];
     Request &request = table[row.slot];
     bool other = !row.decode | results[i].failed | (results[i].tokenCount != 1) |
-                 (request.generation != row.generation) | (request.filter != nullptr) |
-                 (request.stopCount != 0) | (request.given() + 1 >= request.outputLimit) |
-                 (request.lastTokenNs < 0);
+                 (request.filter != nullptr) | (request.stopCount != 0) |
+                 (request.given() + 1 >= request.outputLimit) | (request.lastTokenNs < 0);
     if (other || !plain.tryCommit(request.sequence, request.tokens[request.computed]))
       break;
     --request.inFlightRows;
