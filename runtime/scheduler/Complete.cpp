@@ -64,15 +64,15 @@ size_t Scheduler::completeDecodes(const Flight &flight, size_t begin, const Step
     const FlightRow &row = rows[i];
     Request &request = table[row.slot];
     bool other = !row.decode | results[i].failed | (results[i].tokenCount != 1) |
-                 (request.filter != nullptr) | (request.stopCount != 0) |
-                 (request.given() + 1 >= request.outputLimit) | (request.lastTokenNs < 0);
+                 (request.generation != row.generation) | (request.filter != nullptr) |
+                 (request.stopCount != 0) | (request.given() + 1 >= request.outputLimit) |
+                 (request.lastTokenNs < 0) | (request.computed < request.highestComputed);
     if (other || !plain.tryCommit(request.sequence, request.tokens[request.computed]))
       break;
     --request.inFlightRows;
     --request.inFlightLeast;
     --request.inFlightMost;
     --request.samplesInFlight;
-    counts.tokensRecomputed += request.computed < request.highestComputed;
     ++request.computed;
     kv::Token token = result.tokens[results[i].firstToken];
     request.tokens.push_back(token); // within what was reserved
