@@ -139,6 +139,22 @@ TEST(Pressure, NeedIsCountedInPages) {
   story.checkAll();
 }
 
+// Beside what runs, two pages are left alone for it to grow by.
+TEST(Pressure, WhatRunsHasRoomToGrow) {
+  StoryOptions options;
+  options.pages = 8;
+  options.cache = false;
+  options.scheduler.growthTokens = 8; // 2 pages of 4
+  Story story(options);
+  story.add('A', {.prompt = 8, .answer = 4});
+  EXPECT_EQ(story.step(), "A:0+8!");
+  story.add('B', {.prompt = 20, .answer = 1}); // 5 pages; 6 are free
+  EXPECT_EQ(story.step(), "A:8+1!");
+  EXPECT_EQ(story.step(), "A:9+1!");
+  EXPECT_EQ(story.step(), "A:10+1!");
+  EXPECT_EQ(story.step(), "B:0+20!");
+}
+
 TEST(Pressure, OfEqualsTheYoungestGoes) {
   StoryOptions options;
   options.pages = 6;

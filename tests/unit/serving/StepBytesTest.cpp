@@ -160,6 +160,29 @@ TEST(StepBytes, TheChecksumIsTheSameOnEveryProcessor) {
   }
 }
 
+TEST(StepBytes, AStepBeyondTheCapacitiesIsWrittenAllTheSame) {
+  StepWriter writer({.rows = 1, .tokens = 1, .tableSlots = 8, .pages = 1});
+  for (uint32_t rows : {1u, 7u, 300u}) {
+    writer.begin(rows + 1);
+    std::vector<kv::Token> ids(20);
+    for (uint32_t r = 0; r < rows; ++r) {
+      for (kv::Token &id : ids)
+        id = r * 100 + uint32_t(&id - ids.data());
+      step::Row &row = writer.addRow();
+      row.request = r;
+      row.lengthBound = 20;
+      writer.addTokens(ids);
+    }
+    auto input = StepInput::parse(writer.finish());
+    ASSERT_TRUE(input.ok()) << input.status().toString();
+    ASSERT_EQ(input->rows().size(), rows);
+    for (uint32_t r = 0; r < rows; ++r) {
+      EXPECT_EQ(input->rows()[r].request, r);
+      EXPECT_EQ(input->tokensOf(input->rows()[r])[19].id, int32_t(r * 100 + 19));
+    }
+  }
+}
+
 TEST(StepBytes, DamagedBytesAreRefused) {
   std::vector<std::vector<uint8_t>> steps = recordedSteps();
   Aligned good(steps[10]);

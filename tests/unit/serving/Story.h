@@ -8,6 +8,7 @@
 #include "runtime/kv/Pool.h"
 #include "runtime/scheduler/Scheduler.h"
 
+#include <algorithm>
 #include <deque>
 #include <functional>
 #include <gtest/gtest.h>
@@ -163,6 +164,10 @@ public:
     ++steps;
     for (const step::Row &row : input->rows())
       checkRow(*input, row);
+    EXPECT_EQ(input->references().size(),
+              size_t(std::ranges::count_if(input->tokens(),
+                                           [](const step::Token &token) { return token.id < 0; })))
+        << "each reference is a token's";
     std::string text;
     for (const step::Row &row : input->rows()) {
       text += fmt::format("{}{}:{}{}+{}", text.empty() ? "" : " ", names[row.request],
