@@ -92,7 +92,6 @@ NodeId PrefixCache::newNode() {
     return kNoNode;
   info[n] = {.live = true};
   ++live;
-  ++changes;
   return n;
 }
 
