@@ -8,7 +8,7 @@ namespace llmopt::runtime {
 
 void *allocateAligned(size_t bytes, size_t alignment) {
   constexpr size_t kHugePage = size_t(2) << 20;
-  bool large = bytes >= 2 * kHugePage;
+  bool large = bytes >= 2 * kHugePage || alignment >= kHugePage;
   if (large)
     alignment = kHugePage;
   size_t whole = (bytes + alignment - 1) / alignment * alignment;

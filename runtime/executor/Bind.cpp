@@ -118,7 +118,14 @@ Status ModelExecutor::captureBuckets() {
     }
     all.push_back({&of.append, of.attend, uint32_t(options.groups[g].layers.size())});
   }
-  StatusOr<Captures> made = Captures::capture(*stream, options.captures, kernels, all);
+  ModelBatch none;
+  none.stream = stream.get();
+  Captures::ModelWork work{.layers = layers, .project = {}, .absorb = {}};
+  if (model.worksOnStream()) {
+    work.project = [&](uint32_t layer) { return model.project(none, layer, layerArrays()); };
+    work.absorb = [&](uint32_t layer) { return model.absorb(none, layer, layerArrays()); };
+  }
+  StatusOr<Captures> made = Captures::capture(*stream, options.captures, kernels, all, work);
   if (!made)
     return made.status();
   captures = *std::move(made);

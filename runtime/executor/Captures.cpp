@@ -36,44 +36,76 @@ std::vector<uint32_t> kernelsWithin(const CaptureBucket &bucket, const LayerKern
   return kernels;
 }
 
-StatusOr<std::unique_ptr<Graph>> captureLayer(Stream &stream, const Captures::GroupCalls &calls,
-                                              std::span<const uint32_t> kernels, uint32_t layer) {
+/// Everything that `give` gives to the stream.
+template <typename Give> StatusOr<std::unique_ptr<Graph>> captureOf(Stream &stream, Give give) {
   LLMOPT_RETURN_IF_ERROR(stream.beginCapture());
-  Status status = calls.append->run(stream, layer);
-  for (uint32_t kernel : kernels)
-    if (status.ok())
-      status = calls.attend[kernel].run(stream, layer, LayerCall::Merging::Always);
+  Status status = give();
   StatusOr<std::unique_ptr<Graph>> graph = stream.endCapture();
   return status.ok() ? std::move(graph) : status;
 }
 
+Status giveLayer(Stream &stream, const Captures::GroupCalls &calls,
+                 std::span<const uint32_t> kernels, uint32_t layer) {
+  LLMOPT_RETURN_IF_ERROR(calls.append->run(stream, layer));
+  for (uint32_t kernel : kernels)
+    LLMOPT_RETURN_IF_ERROR(calls.attend[kernel].run(stream, layer, LayerCall::Merging::Always));
+  return {};
+}
+
 } // namespace
 
+Status Captures::captureBucket(Stream &stream, const LayerKernels &kernels,
+                               std::span<const GroupCalls> calls, const ModelWork &model,
+                               Bucket &bucket) {
+  bucket.kernels.resize(calls.size());
+  bucket.graphs.resize(calls.size());
+  bucket.covers.resize(calls.size());
+  std::vector<uint32_t> &groups = bucket.limits.groups;
+  if (groups.empty()) {
+    groups.resize(calls.size());
+    std::iota(groups.begin(), groups.end(), 0);
+  }
+  for (uint32_t g : groups) {
+    bucket.covers[g] = true;
+    bucket.kernels[g] = kernelsWithin(bucket.limits, kernels.group(g));
+  }
+  if (model.project && std::ranges::find(bucket.covers, false) == bucket.covers.end()) {
+    StatusOr<std::unique_ptr<Graph>> whole = captureOf(stream, [&]() -> Status {
+      for (uint32_t layer = 0; layer < model.layers.size(); ++layer) {
+        auto [group, index] = model.layers[layer];
+        LLMOPT_RETURN_IF_ERROR(model.project(layer));
+        LLMOPT_RETURN_IF_ERROR(giveLayer(stream, calls[group], bucket.kernels[group], index));
+        LLMOPT_RETURN_IF_ERROR(model.absorb(layer));
+      }
+      return {};
+    });
+    if (!whole)
+      return whole.status();
+    bucket.whole = *std::move(whole);
+    return {};
+  }
+  for (uint32_t g : groups)
+    for (uint32_t layer = 0; layer < calls[g].layers; ++layer) {
+      StatusOr<std::unique_ptr<Graph>> graph =
+          captureOf(stream, [&] { return giveLayer(stream, calls[g], bucket.kernels[g], layer); });
+      if (!graph)
+        return graph.status();
+      bucket.graphs[g].push_back(*std::move(graph));
+    }
+  return {};
+}
+
 StatusOr<Captures> Captures::capture(Stream &stream, std::span<const CaptureBucket> buckets,
-                                     const LayerKernels &kernels,
-                                     std::span<const GroupCalls> calls) {
+                                     const LayerKernels &kernels, std::span<const GroupCalls> calls,
+                                     const ModelWork &model) {
   Captures captures;
   for (size_t b = 0; b < buckets.size(); ++b) {
     LLMOPT_RETURN_IF_ERROR(checkBucket(buckets[b], b, calls.size()));
     Bucket &bucket = captures.made.emplace_back();
     bucket.limits = buckets[b];
-    bucket.kernels.resize(calls.size());
-    bucket.graphs.resize(calls.size());
-    std::vector<uint32_t> &groups = bucket.limits.groups;
-    if (groups.empty()) {
-      groups.resize(calls.size());
-      std::iota(groups.begin(), groups.end(), 0);
-    }
-    for (uint32_t g : groups) {
-      bucket.kernels[g] = kernelsWithin(bucket.limits, kernels.group(g));
-      for (uint32_t layer = 0; layer < calls[g].layers; ++layer) {
-        StatusOr<std::unique_ptr<Graph>> graph =
-            captureLayer(stream, calls[g], bucket.kernels[g], layer);
-        if (!graph)
-          return graph.status().withContext(fmt::format("capture bucket {}", b));
-        bucket.graphs[g].push_back(*std::move(graph));
-      }
-    }
+    Status status = captureBucket(stream, kernels, calls, model, bucket);
+    if (!status.ok())
+      return status.withContext(fmt::format("capture bucket {}", b));
   }
   captures.bySize.resize(buckets.size());
   std::iota(captures.bySize.begin(), captures.bySize.end(), 0);

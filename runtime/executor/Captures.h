@@ -5,6 +5,10 @@
 //   {.maxRows = 64, .maxQueryTokens = 1, .phases = kDecodes}    // decode steps
 //   {.maxRows = 64, .maxQueryTokens = 256, .phases = kAllPhases}
 //
+// Attention is captured layer by layer, since what lies between is the model's; where the model's
+// own work can be captured too (ModelLayers.h), and the bucket leaves no group out, all layers are
+// one piece of work.
+//
 // A bucket's work is that of every kernel which a row within it may choose. Kernels without rows
 // in a step find empty lists. A step takes the smallest bucket that it fits; where it fits none,
 // kernels are launched one by one, which is counted.
@@ -14,6 +18,7 @@
 #include "runtime/executor/LayerCall.h"
 #include "runtime/executor/LayerKernels.h"
 
+#include <functional>
 #include <memory>
 #include <span>
 #include <vector>
@@ -54,9 +59,20 @@ public:
     uint32_t layers;
   };
 
+  /// A layer of the model: its group, and its place in it.
+  struct LayerPlace {
+    uint32_t group, index;
+  };
+  /// The model's work around the attention of a layer; empty where it cannot be captured.
+  struct ModelWork {
+    std::span<const LayerPlace> layers;
+    std::function<Status(uint32_t)> project, absorb;
+  };
+
   /// Captures all buckets. InvalidArgument for one that no step can fit.
   static StatusOr<Captures> capture(Stream &stream, std::span<const CaptureBucket> buckets,
-                                    const LayerKernels &kernels, std::span<const GroupCalls> calls);
+                                    const LayerKernels &kernels, std::span<const GroupCalls> calls,
+                                    const ModelWork &model);
 
   static constexpr uint32_t kNone = UINT32_MAX;
   /// The smallest bucket that a step fits, or kNone; counts it.
@@ -65,7 +81,12 @@ public:
   std::span<const uint32_t> kernelsOf(uint32_t bucket, uint32_t group) const {
     return made[bucket].kernels[group];
   }
-  bool has(uint32_t bucket, uint32_t group) const { return !made[bucket].graphs[group].empty(); }
+  bool has(uint32_t bucket, uint32_t group) const { return made[bucket].covers[group]; }
+  /// Whether all layers are one piece of work.
+  bool isWhole(uint32_t bucket) const { return made[bucket].whole != nullptr; }
+  Status replayWhole(Stream &stream, uint32_t bucket) const {
+    return stream.replay(*made[bucket].whole);
+  }
   Status replay(Stream &stream, uint32_t bucket, uint32_t group, uint32_t layer) const {
     return stream.replay(*made[bucket].graphs[group][layer]);
   }
@@ -75,8 +96,14 @@ private:
   struct Bucket {
     CaptureBucket limits;
     std::vector<std::vector<uint32_t>> kernels;              ///< of each group
+    std::vector<bool> covers;                                ///< of each group
     std::vector<std::vector<std::unique_ptr<Graph>>> graphs; ///< of each group, of each layer
+    std::unique_ptr<Graph> whole;                            ///< instead, of all layers
   };
+  static Status captureBucket(Stream &stream, const LayerKernels &kernels,
+                              std::span<const GroupCalls> calls, const ModelWork &model,
+                              Bucket &bucket);
+
   std::vector<Bucket> made;
   std::vector<uint32_t> bySize; ///< of `made`, ascending
   CaptureCounters counts;

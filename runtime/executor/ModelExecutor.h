@@ -101,6 +101,9 @@ private:
   Status allocateArrays();
   Status bindGroup(uint32_t group);
   Status captureBuckets();
+  LayerArrays layerArrays() const {
+    return {query.data(), key.data(), value.data(), output.data()};
+  }
   CallArguments argumentsOf(uint32_t group, uint32_t layer, const bundle::Program &program) const;
 
   // RunStep.cpp
@@ -122,10 +125,7 @@ private:
   KvMemory memory;
   std::vector<GroupCalls> calls;
   Captures captures;
-  struct LayerPlace {
-    uint32_t group, index;
-  };
-  std::vector<LayerPlace> layers; ///< of the model
+  std::vector<Captures::LayerPlace> layers; ///< of the model
   DeviceMemory query, key, value, output, lengths, offsets;
   DeviceMemory trees; ///< a set for each token
   StepRows rows;

@@ -12,6 +12,11 @@
 //
 // All calls come from one thread, step after step. Work that is given to the stream runs in
 // its order; what `sample` and `draft` answer must be there when they return.
+//
+// A model whose `project` and `absorb` do nothing but give work to the stream, and the same work
+// whatever the batch is (it reads numbers of tokens and the like from memory that `begin` wrote),
+// says so by `worksOnStream`. Both are then called once for each layer of each capture bucket,
+// with a batch of no tokens, and a step is one replay between `begin` and `finish`.
 #pragma once
 
 #include "runtime/device/Device.h"
@@ -56,6 +61,7 @@ class ModelLayers {
 public:
   virtual ~ModelLayers() = default;
 
+  virtual bool worksOnStream() const { return false; }
   virtual Status begin(const ModelBatch &batch) = 0;
   virtual Status project(const ModelBatch &batch, uint32_t layer, const LayerArrays &arrays) = 0;
   virtual Status absorb(const ModelBatch &batch, uint32_t layer, const LayerArrays &arrays) = 0;

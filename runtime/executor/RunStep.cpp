@@ -66,7 +66,7 @@ Status ModelExecutor::attend(uint32_t bucket, uint32_t group, uint32_t index) {
 }
 
 Status ModelExecutor::runLayers(const ModelBatch &batch) {
-  LayerArrays arrays{query.data(), key.data(), value.data(), output.data()};
+  LayerArrays arrays = layerArrays();
   std::span<const uint64_t> sets = rows.treeSets();
   LLMOPT_RETURN_IF_ERROR(stream->copyIn(trees.data(), sets.data(), sets.size_bytes()));
   StepShape shape{.rows = uint32_t(batch.rows.size())};
@@ -78,6 +78,10 @@ Status ModelExecutor::runLayers(const ModelBatch &batch) {
   for (uint32_t g = 0; g < calls.size(); ++g)
     LLMOPT_RETURN_IF_ERROR(planGroup(batch, g, bucket));
   LLMOPT_RETURN_IF_ERROR(model.begin(batch));
+  if (bucket != Captures::kNone && captures.isWhole(bucket)) {
+    LLMOPT_RETURN_IF_ERROR(captures.replayWhole(*stream, bucket));
+    return model.finish(batch);
+  }
   for (uint32_t layer = 0; layer < layers.size(); ++layer) {
     auto [group, index] = layers[layer];
     LLMOPT_RETURN_IF_ERROR(model.project(batch, layer, arrays));

@@ -123,6 +123,34 @@ bool BlockManager::surelyLacks(const Prompt &prompt, const PrefixCache::Hit &hit
   return !pages->feasible(demand);
 }
 
+/// Whether there is room even if nobody holds any page of the hit: then none has to be pinned
+/// before it is known. Of one group with a page a block, which is what most models have.
+bool BlockManager::surelyFits(const PrefixCache::Hit &hit, Demand demand) const {
+  if (prefix->slotsPerNode() != 1 || !config.groups[0].keepsAll() || hostPages ||
+      mutant(Mutant::UnpinnedHit))
+    return false;
+  demand += aside;
+  demand.take[0] += hit.blocks + 1;
+  return pages->feasible(demand);
+}
+
+/// Pins and takes the pages of a hit, where it surely fits.
+void BlockManager::takeWholeHit(uint32_t slot, const Prompt &prompt, const PrefixCache::Hit &hit) {
+  loads.clear();
+  tailPins.clear();
+  Frame *entry = frames(slot, 0);
+  auto pin = [&](PageRef page) {
+    pages->addRef(page.frame());
+    pages->markHit(page.frame());
+    return page.frame();
+  };
+  for (uint32_t page = 0; page < hit.blocks; ++page)
+    entry[page] = pin(prefix->pageAt(prefix->nodeOf(prompt, page), 0));
+  if (hit.tail != kNoNode)
+    tailPins.push_back(pin(prefix->pageAt(hit.tail, 0)));
+  table(slot, 0).size = hit.blocks;
+}
+
 /// Pins the hit if all pages can be had. Otherwise nothing has changed.
 bool BlockManager::tryPin(Prompt &prompt, const PrefixCache::Hit &hit, Demand &demand) {
   if (surelyLacks(prompt, hit, demand))
@@ -152,7 +180,8 @@ Admission BlockManager::place(Prompt &prompt, uint32_t newTokens, uint32_t end, 
   PrefixCache::Hit hit = lookup(prompt, partial);
   auto tokensBehind = [&] { return std::min(newTokens, end - std::min(end, hit.tokens)); };
   Demand demand = newPagesFor(hit, tokensBehind());
-  bool pinned = tryPin(prompt, hit, demand);
+  bool surely = surelyFits(hit, demand);
+  bool pinned = surely || tryPin(prompt, hit, demand);
   if (!pinned && hit.tail != kNoNode) {
     // The source of a copy is one page more than the request would need alone.
     hit = lookup(prompt, false);
@@ -168,7 +197,10 @@ Admission BlockManager::place(Prompt &prompt, uint32_t newTokens, uint32_t end, 
   result.sequence = {slot, sequences[slot].generation};
   startInserting(slot, prompt, hit);
   pages->prepare(demand);
-  takeHit(slot, hit);
+  if (surely)
+    takeWholeHit(slot, prompt, hit);
+  else
+    takeHit(slot, hit);
   loadPages(slot);
   copyHitTail(slot, hit);
   appendPages(slot, hit.tokens + result.newTokens);
@@ -295,6 +327,16 @@ uint32_t BlockManager::newSlot() {
 Demand BlockManager::demandOf(Prompt &prompt, uint32_t newTokens) {
   PrefixCache::Hit hit = lookup(prompt, true);
   Demand demand = newPagesFor(hit, std::min(newTokens, prompt.size() - hit.tokens));
+  if (prefix->slotsPerNode() == 1 && config.groups[0].keepsAll() && !hostPages) {
+    auto cached = [&](NodeId node) {
+      return pages->state(prefix->pageAt(node, 0).frame()) == PageState::Cached;
+    };
+    for (uint32_t page = 0; page < hit.blocks; ++page)
+      demand.take[0] += cached(prefix->nodeOf(prompt, page));
+    if (hit.tail != kNoNode)
+      demand.take[0] += cached(hit.tail);
+    return demand;
+  }
   forEachHitPage(hit, [&](uint32_t g, uint32_t page, bool partial) {
     PageRef ref = prefix->pageOf(prompt, hit, g, page);
     if (ref.onHost())

@@ -67,7 +67,8 @@ StatusOr<std::unique_ptr<BlockManager>> BlockManager::create(const ManagerOption
 }
 
 BlockManager::BlockManager(const ManagerOptions &options, PageMover *mover)
-    : config(options), mover(mover), ring(std::bit_ceil(options.maxStepsInFlight + 2)),
+    : config(options), groupCount(static_cast<uint32_t>(options.groups.size())), mover(mover),
+      ring(std::bit_ceil(options.maxStepsInFlight + 2)),
       block(static_cast<uint32_t>(kv::blockSize(options.groups))),
       tailSize(block + options.maxDraft + 1) {}
 
@@ -202,10 +203,15 @@ void BlockManager::emitEntries(uint32_t slot, uint32_t group, uint32_t begin, ui
                        .count = end > begin ? end - begin : 0,
                        .group = static_cast<uint16_t>(group),
                        .clear = clear});
+  const Frame *entry = frames(slot, group);
+  if (pages->layout().equalPages && begin >= table(slot, group).first) { // a page is its frame
+    if (begin < end)
+      pagesOut.insert(pagesOut.end(), entry + begin, entry + end);
+    return;
+  }
   for (uint32_t i = begin; i < end; ++i)
-    pagesOut.push_back(holdsPage(slot, group, i)
-                           ? pages->layout().pageOf(group, frames(slot, group)[i])
-                           : kNoPage);
+    pagesOut.push_back(holdsPage(slot, group, i) ? pages->layout().pageOf(group, entry[i])
+                                                 : kNoPage);
 }
 
 /// What the device does not know yet of the slot's tables.

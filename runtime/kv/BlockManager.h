@@ -43,6 +43,7 @@
 
 #include "runtime/kv/Admission.h"
 #include "runtime/kv/ManagerState.h"
+#include "runtime/kv/Mutants.h"
 #include "runtime/kv/PageMover.h"
 #include "runtime/kv/Pool.h"
 #include "runtime/kv/PrefixCache.h"
@@ -50,6 +51,7 @@
 #include "runtime/kv/Reply.h"
 #include "runtime/kv/StepTables.h"
 
+#include <algorithm>
 #include <memory>
 #include <span>
 #include <utility>
@@ -102,6 +104,56 @@ public:
   /// still has to move to its linear slots) are hashed only with the next commit.
   Reply commit(SequenceId sequence, StepId step, std::span<const Token> tokens,
                uint32_t unsettled = 0);
+  /// What most rows of a step need, for loops over all of them: rows of a step whose slots are
+  /// there already, and one token that ends no block and with which no page goes. False where it is
+  /// more than that, with nothing changed: then `reserve` and `commit` have to do it.
+  class PlainRows {
+  public:
+    bool tryReserve(SequenceId id, uint32_t tokens) const {
+      if (id.slot >= slots || reserved[id.slot] != 0)
+        return false;
+      Sequence &s = sequences[id.slot];
+      if (s.generation != id.generation || !hasSlots(s, tokens))
+        return false;
+      reserved[id.slot] = tokens;
+      s.bound += tokens;
+      ++s.rows;
+      ++*rows;
+      return true;
+    }
+    bool tryCommit(SequenceId id, Token token) const {
+      if (id.slot >= slots || reserved[id.slot] != 1)
+        return false;
+      Sequence &s = sequences[id.slot];
+      uint32_t have = s.committed - s.blocks * block;
+      bool inside = s.node == kNoNode || have + 1 < block;
+      if (s.generation != id.generation || !inside || s.unsettled != 0 ||
+          oldestQuery(s) + 1 >= s.releaseAt)
+        return false;
+      reserved[id.slot] = 0;
+      --s.rows;
+      --*rows;
+      ++s.committed;
+      if (s.node != kNoNode)
+        tails[size_t{id.slot} * tailSize + have] = token;
+      return true;
+    }
+    void fetch(SequenceId id) const { __builtin_prefetch(&sequences[id.slot], 1); }
+    void fetchTail(SequenceId id) const {
+      if (tails)
+        __builtin_prefetch(&tails[size_t{id.slot} * tailSize], 1);
+    }
+
+  private:
+    friend class BlockManager;
+    Sequence *sequences = nullptr;
+    uint32_t *reserved = nullptr, *rows = nullptr;
+    Token *tails = nullptr;
+    uint32_t slots = 0, block = 1, tailSize = 0;
+  };
+  /// Of the open step, to reserve; of the step that is due, to commit. Void with the next call that
+  /// opens, closes or completes a step. Of any other step it refuses everything.
+  PlainRows plainRows(StepId step);
 
   // ---- Sequences
 
@@ -227,7 +279,7 @@ private:
   void clearSequences();
 
   // Tables.
-  uint32_t groups() const { return static_cast<uint32_t>(config.groups.size()); }
+  uint32_t groups() const { return groupCount; }
   Sequence *find(SequenceId id) { return const_cast<Sequence *>(std::as_const(*this).find(id)); }
   const Sequence *find(SequenceId id) const {
     if (id.slot >= sequences.size())
@@ -270,9 +322,16 @@ private:
 
   // Rows.
   uint32_t place(StepId step) const { return step & (ring - 1); }
-  uint32_t &row(uint32_t slot, StepId step) { return rowTokens[slot * ring + place(step)]; }
-  uint32_t row(uint32_t slot, StepId step) const { return rowTokens[slot * ring + place(step)]; }
+  size_t rowPlace(uint32_t slot, StepId step) const {
+    return size_t{place(step)} * config.maxSequences + slot;
+  }
+  uint32_t &row(uint32_t slot, StepId step) { return rowTokens[rowPlace(slot, step)]; }
+  uint32_t row(uint32_t slot, StepId step) const { return rowTokens[rowPlace(slot, step)]; }
   StepId lastStepOf(uint32_t slot) const;
+  static bool hasSlots(const Sequence &s, uint32_t tokens) {
+    return tokens > 0 && tokens <= s.capacity - std::min(s.capacity, s.bound) && !s.sharedTail &&
+           s.phase == Phase::Running && s.transfer == kNoSlot;
+  }
   void addRow(uint32_t slot, uint32_t tokens);
   void takeBackRow(uint32_t slot);
   void discardRows(StepId step);
@@ -293,6 +352,8 @@ private:
   Match describeHit(const Prompt &prompt, const PrefixCache::Hit &hit) const;
   Demand newPagesFor(const PrefixCache::Hit &hit, uint32_t tokens) const;
   bool surelyLacks(const Prompt &prompt, const PrefixCache::Hit &hit, Demand demand) const;
+  bool surelyFits(const PrefixCache::Hit &hit, Demand demand) const;
+  void takeWholeHit(uint32_t slot, const Prompt &prompt, const PrefixCache::Hit &hit);
   bool tryPin(Prompt &prompt, const PrefixCache::Hit &hit, Demand &demand);
   void pinHit(const Prompt &prompt, const PrefixCache::Hit &hit, Demand &demand);
   void undoPins();
@@ -306,10 +367,17 @@ private:
   void commitTokens(uint32_t slot, std::span<const Token> tokens, uint32_t unsettled);
   void insertTokens(uint32_t slot, uint32_t had, std::span<const Token> tokens);
   bool insertBlock(uint32_t slot, const Token *tokens);
+  bool insertBlocks(uint32_t slot, const Token *tokens, uint32_t count);
   void attachBlock(uint32_t slot, uint32_t index, NodeId node);
   void adoptDuplicates(uint32_t slot);
   void stopInserting(uint32_t slot);
-  static uint32_t oldestQuery(const Sequence &s);
+  /// Position of the oldest query of any unfinished or future step, which is the committed
+  /// length; pages that the next row still moves tokens into stay, too.
+  static uint32_t oldestQuery(const Sequence &s) {
+    if (mutant(Mutant::WindowByBound))
+      return s.bound;
+    return s.committed - s.unsettled + mutant(Mutant::WindowOffByOne);
+  }
   void releaseUnseen(uint32_t slot);
   void updateRelease(uint32_t slot);
   void releasePages(uint32_t slot, StepId last);
@@ -338,6 +406,7 @@ private:
   Status checkSequences() const;
 
   ManagerOptions config;
+  uint32_t groupCount;
   PageMover *mover;
   Counters count;
   StepId open = 0, closed = 0, completed = 0;
@@ -350,7 +419,8 @@ private:
   std::vector<Sequence> sequences;
   std::vector<Table> tables;
   std::vector<LazyArray<Frame>> entries; ///< for each group
-  std::vector<uint32_t> rowTokens, rowsOfStep;
+  std::vector<uint32_t> rowTokens;       ///< reserved, of each step's place and each slot
+  std::vector<uint32_t> rowsOfStep;
   LazyArray<Token> tails; ///< committed tokens behind the last inserted block
   std::vector<std::vector<std::string>> media;
   std::vector<uint32_t> freeSlots, dirtySlots;

@@ -70,7 +70,7 @@ Status BlockManager::checkSequences() const {
     const Sequence &s = sequences[slot];
     uint32_t own = 0, tokens = 0;
     for (uint32_t i = 0; i < ring; ++i) {
-      uint32_t reserved = rowTokens[slot * ring + i];
+      uint32_t reserved = rowTokens[rowPlace(slot, i)];
       own += reserved > 0;
       tokens += reserved;
       rows[i] += reserved > 0;

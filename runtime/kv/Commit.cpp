@@ -10,6 +10,8 @@ namespace llmopt::runtime::kv {
 namespace {
 
 const std::string kText;
+/// Blocks that are inserted together: their buckets are fetched while others are hashed.
+constexpr uint32_t kInserted = 16;
 
 } // namespace
 
@@ -65,9 +67,11 @@ void BlockManager::insertTokens(uint32_t slot, uint32_t had, std::span<const Tok
   while (true) {
     size_t left = tokens.size() - used;
     if (have == 0 && left >= block && mayInsert()) {
-      if (!insertBlock(slot, tokens.data() + used))
+      uint32_t count = static_cast<uint32_t>(
+          std::min<size_t>({left / block, settled / block - s.blocks, size_t{kInserted}}));
+      if (!insertBlocks(slot, tokens.data() + used, count))
         return;
-      used += block;
+      used += size_t{count} * block;
       continue;
     }
     uint32_t room = have < block ? block - have : tailSize - have;
@@ -86,38 +90,57 @@ void BlockManager::insertTokens(uint32_t slot, uint32_t had, std::span<const Tok
   }
 }
 
-/// False when nothing more can be inserted for this sequence.
 bool BlockManager::insertBlock(uint32_t slot, const Token *tokens) {
+  return insertBlocks(slot, tokens, 1);
+}
+
+/// At most kInserted. False when nothing more can be inserted for this sequence.
+bool BlockManager::insertBlocks(uint32_t slot, const Token *tokens, uint32_t count) {
   Sequence &s = sequences[slot];
-  const std::string &text = s.blocks < media[slot].size() ? media[slot][s.blocks] : kText;
-  NodeId node = prefix->childOf(s.node, tokens, text);
-  if (node == kNoNode) {
-    stopInserting(slot);
-    return false;
+  bool text = media[slot].empty();
+  uint64_t hash[kInserted];
+  if (prefix->slotsPerNode() == 1)
+    for (uint32_t i = 0; i < count; ++i)
+      pages->fetch(frames(slot, 0)[s.blocks + i]);
+  if (text)
+    prefix->addressesOf(s.node, tokens, std::span(hash, count));
+  for (uint32_t i = 0; i < count; ++i, tokens += block) {
+    NodeId node =
+        text ? prefix->childAt(hash[i], s.node, tokens, kText)
+             : prefix->childOf(s.node, tokens,
+                               s.blocks < media[slot].size() ? media[slot][s.blocks] : kText);
+    if (node == kNoNode) {
+      stopInserting(slot);
+      return false;
+    }
+    prefix->holdChild(node, s.node);
+    s.node = node;
+    attachBlock(slot, s.blocks, node);
+    ++s.blocks;
   }
-  prefix->hold(node);
-  prefix->drop(s.node);
-  s.node = node;
-  attachBlock(slot, s.blocks, node);
-  ++s.blocks;
   return true;
 }
 
 /// The pages of a block become the node's, where it has none yet.
 void BlockManager::attachBlock(uint32_t slot, uint32_t index, NodeId node) {
+  auto attach = [&](uint32_t nodeSlot, Frame f) {
+    if (pages->node(f) == node)
+      return;
+    if (!prefix->pageAt(node, nodeSlot).empty())
+      sequences[slot].duplicates = true;
+    else if (pages->node(f) == kNoNode)
+      prefix->attach(node, nodeSlot, PageRef::device(f));
+  };
+  if (prefix->slotsPerNode() == 1) { // one group, a page a block
+    if (holdsPage(slot, 0, index))
+      attach(0, frames(slot, 0)[index]);
+    return;
+  }
   for (uint32_t g = 0; g < groups(); ++g) {
     uint32_t each = block / config.groups[g].pageSize;
     for (uint32_t page = index * each; page < (index + 1) * each; ++page) {
-      if (!holdsPage(slot, g, page))
-        continue;
-      uint32_t nodeSlot = prefix->slotOf(g, page);
-      Frame f = frames(slot, g)[page];
-      if (pages->node(f) == node)
-        continue;
-      if (!prefix->pageAt(node, nodeSlot).empty())
-        sequences[slot].duplicates = true;
-      else if (pages->node(f) == kNoNode)
-        prefix->attach(node, nodeSlot, PageRef::device(f));
+      if (holdsPage(slot, g, page))
+        attach(prefix->slotOf(g, page), frames(slot, g)[page]);
     }
   }
 }
@@ -141,14 +164,6 @@ void BlockManager::adoptDuplicates(uint32_t slot) {
 }
 
 // ---- Windows
-
-/// Position of the oldest query of any unfinished or future step, which is the
-/// committed length; pages that the next row still moves tokens into stay, too.
-uint32_t BlockManager::oldestQuery(const Sequence &s) {
-  if (mutant(Mutant::WindowByBound))
-    return s.bound;
-  return s.committed - s.unsettled + mutant(Mutant::WindowOffByOne);
-}
 
 /// Pages that no query at or behind the oldest may see, the tail first.
 void BlockManager::releaseUnseen(uint32_t slot) {

@@ -13,7 +13,11 @@ template <typename T> struct LargePages {
   LargePages() = default;
   template <typename U> LargePages(const LargePages<U> &) {}
 
-  T *allocate(size_t count) { return static_cast<T *>(allocateAligned(count * sizeof(T))); }
+  T *allocate(size_t count) {
+    constexpr size_t kLarge = size_t{256} << 10, kHugePage = size_t{2} << 20;
+    size_t bytes = count * sizeof(T);
+    return static_cast<T *>(allocateAligned(bytes, bytes < kLarge ? 64 : kHugePage));
+  }
   void deallocate(T *memory, size_t) { std::free(memory); }
   bool operator==(const LargePages &) const { return true; }
 };

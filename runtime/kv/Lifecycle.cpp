@@ -70,16 +70,26 @@ void BlockManager::releasePages(uint32_t slot, StepId last) {
   adoptDuplicates(slot);
   bool leak = mutant(Mutant::LeakedReference), twice = mutant(Mutant::DoubleFree);
   constexpr uint32_t kAhead = 8; // pages
-  forEachPage(slot, [&](uint32_t g, uint32_t page, Frame f) {
-    if (page >= kAhead && holdsPage(slot, g, page - kAhead))
-      pages->fetch(frames(slot, g)[page - kAhead]);
-    if (!std::exchange(leak, false))
-      pages->dropRef(f, last);
-    if (twice && pages->refs(f) > 0) {
-      pages->dropRef(f, last);
-      twice = false;
-    }
-  });
+  for (uint32_t g = 0; g < groups(); ++g) {
+    const Frame *entry = frames(slot, g);
+    const Table &t = table(slot, g);
+    uint32_t first = std::min(t.first, t.size), sinkEnd = std::min(sinkPages(g), first);
+    auto release = [&](uint32_t begin, uint32_t end) { // from tail to head
+      for (uint32_t page = end; page-- > begin;) {
+        if (page >= begin + kAhead)
+          pages->fetch(entry[page - kAhead]);
+        Frame f = entry[page];
+        if (!std::exchange(leak, false))
+          pages->dropRef(f, last);
+        if (twice && pages->refs(f) > 0) {
+          pages->dropRef(f, last);
+          twice = false;
+        }
+      }
+    };
+    release(std::max(first, sinkEnd), t.size);
+    release(0, sinkEnd);
+  }
 }
 
 /// The slot's device tables may be read until `last` has completed.

@@ -32,9 +32,9 @@ enum class Phase : uint8_t {
 
 inline constexpr uint32_t kNoSlot = UINT32_MAX;
 
-struct Sequence {
+struct alignas(64) Sequence { // each step looks at all of them: a cache line
   uint32_t committed = 0, bound = 0;
-  uint32_t capacity = 0;  ///< tokens for which every table has a page
+  uint32_t capacity = 0;  ///< tokens for which every table has a page, up to the longest length
   uint32_t releaseAt = 0; ///< committed tokens at which the next page may go
   uint32_t rows = 0;      ///< unfinished
   uint32_t blocks = 0;    ///< that `node` and its ancestors stand for

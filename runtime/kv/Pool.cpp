@@ -71,22 +71,30 @@ bool Pool::feasible(const Demand &demand) const {
 }
 
 Frame Pool::take(uint32_t group) {
-  Frame f = popFree(group);
-  while (f == kNoFrame) {
-    if (!evictFor(group))
-      return kNoFrame;
-    f = popFree(group);
+  Frame f;
+  if (!shape.equalPages) {
+    f = takeFromSlabs(group);
+    if (f == kNoFrame)
+      return f;
+    frame[f].group = group & 15;
+    move(f, PageState::Used);
+  } else {
+    constexpr auto kFree = static_cast<uint32_t>(PageState::Free);
+    if (freeHead != kNoFrame) {
+      f = freeHead;
+      freeHead = frame[f].next;
+      --counts[0][kFree]; // free pages count for group 0
+    } else if (carved < shape.frames()) {
+      f = carved++;
+      --counts[0][kFree];
+    } else if ((f = takeCached()) == kNoFrame) {
+      return f;
+    }
+    frame[f].group = group & 15;
+    frame[f].state = static_cast<uint8_t>(PageState::Used);
+    ++counts[group][static_cast<uint32_t>(PageState::Used)];
   }
   Info &info = frame[f];
-  if (shape.equalPages) { // free pages count for group 0
-    --counts[0][static_cast<uint32_t>(PageState::Free)];
-    info.group = group & 15;
-    info.state = static_cast<uint8_t>(PageState::Used);
-    ++counts[group][static_cast<uint32_t>(PageState::Used)];
-  } else {
-    info.group = group & 15;
-    move(f, PageState::Used);
-  }
   info.refs = 1;
   info.stamp = 0;
   info.hit = 0;
@@ -96,21 +104,38 @@ Frame Pool::take(uint32_t group) {
   return f;
 }
 
-PageState Pool::tryRef(Frame f) {
-  Info &info = frame[f];
-  auto before = static_cast<PageState>(info.state);
-  if (info.refs++ == 0) {
-    unlink(f); // leaves the frame's own links as they were
-    move(f, PageState::Used);
+/// With equal pages: the next victim, no longer counted in any state.
+Frame Pool::takeCached() {
+  uint64_t key = 0;
+  Frame f = victim(0, key);
+  if (f == kNoFrame)
+    return f;
+  if (!cache->isOnlyPage(f, *this)) { // others of its node go with it
+    evict(f);
+    f = freeHead;
+    freeHead = frame[f].next;
+    --counts[0][static_cast<uint32_t>(PageState::Free)];
+    return f;
   }
-  return before;
+  fetchVictims(f);
+  Info &info = frame[f];
+  ++evictedPages;
+  evictedHitPages += info.hit;
+  cache->lost(info.node);
+  unlink(f);
+  info.node = kNoNode;
+  --counts[info.group][info.state];
+  return f;
 }
 
-void Pool::confirmRef(Frame f, PageState before) {
-  if (before == PageState::Cached) {
-    frame[f].stamp = 0;
-    ++revivedPages;
+Frame Pool::takeFromSlabs(uint32_t group) {
+  Frame f = popFree(group);
+  while (f == kNoFrame) {
+    if (!evictFor(group))
+      return f;
+    f = popFree(group);
   }
+  return f;
 }
 
 void Pool::undoRef(Frame f, PageState before) {
@@ -137,14 +162,9 @@ void Pool::undoRef(Frame f, PageState before) {
   }
 }
 
-void Pool::addRef(Frame f) { confirmRef(f, tryRef(f)); }
-
-void Pool::dropRef(Frame f, StepId lastStep) {
+/// The last owner went.
+void Pool::release(Frame f) {
   Info &info = frame[f];
-  assert(info.refs > 0 && "a page without owner is released");
-  info.stamp = std::max(info.stamp, lastStep);
-  if (--info.refs > 0)
-    return;
   assert(state(f) == PageState::Used && "a page is released during a copy or transfer");
   if (info.stamp > completed && !mutant(Mutant::EarlyFree)) {
     move(f, PageState::Pending);
@@ -192,39 +212,19 @@ void Pool::settle(Frame f) {
   link(cachedList(info.group, info.hit), f);
 }
 
-/// Ends in the list of free pages; its links are free to use.
-void Pool::free(Frame f) {
-  Info &info = frame[f];
-  info.hit = 0;
-  if (freedPages)
-    freedPages->push_back({info.group, pageOf(f)});
+/// Of pages of unequal size: ends in its slab's list of free pages.
+void Pool::freeInSlab(Frame f) {
   move(f, PageState::Free);
-  if (shape.equalPages) {
-    --counts[info.group][static_cast<uint32_t>(PageState::Free)];
-    ++counts[0][static_cast<uint32_t>(PageState::Free)];
-    info.group = 0;
-    info.next = freeHead;
-    freeHead = f;
-    return;
-  }
   uint32_t s = f / shape.framesPerSlab;
   if (slab[s].group == kMaxGroups)
     return; // its slab went as a whole
-  info.next = slab[s].freeHead;
+  frame[f].next = slab[s].freeHead;
   slab[s].freeHead = f;
   if (!slab[s].partial)
     linkPartial(s);
 }
 
 Frame Pool::popFree(uint32_t group) {
-  if (shape.equalPages) {
-    if (freeHead != kNoFrame) {
-      Frame f = freeHead;
-      freeHead = frame[f].next;
-      return f;
-    }
-    return carved < shape.frames() ? carved++ : kNoFrame;
-  }
   uint32_t list = shape.slabs + group, s = slab[list].partialNext;
   if (s == list)
     return kNoFrame;
@@ -258,16 +258,9 @@ Frame Pool::victim(uint32_t group, uint64_t &key) const {
   return best;
 }
 
-/// Makes room for one page of the group. False when nothing can go.
+/// Makes room for one page of the group, of pages of unequal size. False when nothing can go.
 bool Pool::evictFor(uint32_t group) {
   uint64_t key = 0;
-  if (shape.equalPages) {
-    Frame f = victim(group, key);
-    if (f == kNoFrame)
-      return false;
-    evict(f);
-    return true;
-  }
   if (assignSlab(group))
     return true;
   Frame own = victim(group, key);
@@ -283,18 +276,31 @@ bool Pool::evictFor(uint32_t group) {
 }
 
 /// Evictions come in runs, and each looks at lines that have been left alone for long: of the
-/// next three in the list, each is taken a step further.
-void Pool::fetchVictims(Frame f) const {
-  auto after = [&](Frame at) { return frame[at].next; };
-  Frame next = after(f);
-  if (next >= shape.frames())
-    return;
-  cache->fetchLinks(frame[next].node);
-  if ((next = after(next)) >= shape.frames())
-    return;
-  cache->fetchNode(frame[next].node);
-  if ((next = after(next)) < shape.frames())
-    fetch(next);
+/// victims to come, each is taken a step further. What a step looks at was fetched some steps
+/// before.
+void Pool::fetchVictims(Frame f) {
+  auto at = [&](uint32_t i) { return coming[(firstComing + i) % kComing]; };
+  if (comingCount && at(0) == f) {
+    ++firstComing;
+    --comingCount;
+  } else {
+    comingCount = 0; // another list, or another order
+  }
+  Frame last = comingCount ? at(comingCount - 1) : f;
+  for (int hops = 0; hops < 2 && comingCount < kComing; ++hops) {
+    last = frame[last].next;
+    if (last >= shape.frames())
+      break;
+    coming[(firstComing + comingCount++) % kComing] = last;
+    fetch(last);
+  }
+  auto nodeAt = [&](uint32_t i) { return i < comingCount ? frame[at(i)].node : kNoNode; };
+  if (uint32_t node = nodeAt(5); node != kNoNode)
+    cache->fetchNode(node);
+  if (uint32_t node = nodeAt(3); node != kNoNode)
+    cache->fetchLinks(node);
+  if (uint32_t node = nodeAt(1); node != kNoNode)
+    cache->fetchChain(node);
 }
 
 void Pool::evict(Frame f) {
@@ -302,21 +308,6 @@ void Pool::evict(Frame f) {
   ++evictedPages;
   evictedHitPages += frame[f].hit;
   cache->evicted(f, *this);
-}
-
-void Pool::hash(Frame f, uint32_t node, uint32_t nodeSlot) {
-  frame[f].node = node;
-  frame[f].nodeSlot = static_cast<uint8_t>(nodeSlot);
-}
-
-void Pool::unhash(Frame f) {
-  Info &info = frame[f];
-  info.node = kNoNode;
-  info.hit = 0;
-  if (state(f) == PageState::Cached) {
-    unlink(f);
-    free(f);
-  }
 }
 
 /// Keeps differences of stamps up to 2^30; older pages become equally old.
@@ -332,16 +323,6 @@ void Pool::renewStamps() {
 }
 
 // ---- States
-
-void Pool::move(Frame f, PageState to) {
-  Info &info = frame[f];
-  auto from = static_cast<PageState>(info.state);
-  --counts[info.group][static_cast<uint32_t>(from)];
-  ++counts[info.group][static_cast<uint32_t>(to)];
-  info.state = static_cast<uint8_t>(to) & 7;
-  if (!shape.equalPages)
-    slabMoved(f, from, to);
-}
 
 uint32_t Pool::count(PageState state) const {
   uint32_t sum = 0;

@@ -65,9 +65,16 @@ public:
   /// A page with one owner: a free one, else one by eviction. kNoFrame if there is none.
   Frame take(uint32_t group);
   /// One more owner; a cached or pending page is used again.
-  void addRef(Frame frame);
+  void addRef(Frame f) { confirmRef(f, tryRef(f)); }
   /// One owner less. Steps up to `lastStep` may still touch the page.
-  void dropRef(Frame frame, StepId lastStep);
+  void dropRef(Frame f, StepId lastStep) {
+    Info &info = frame[f];
+    assert(info.refs > 0 && "a page without owner is released");
+    if (lastStep > info.stamp)
+      info.stamp = lastStep;
+    if (--info.refs == 0)
+      release(f);
+  }
   /// Begins to load what `dropRef` will look at: pages of a sequence lie scattered.
   void fetch(Frame f) const { __builtin_prefetch(&frame[f], 1); }
   /// The open step reads the page: not to be given away before that step completes.
@@ -78,9 +85,22 @@ public:
   /// As addRef, but can be taken back exactly, in the reverse order, as long as no
   /// other function was called: a refused admission leaves the order as it was.
   /// `confirmRef` makes it final. Both get what `tryRef` returned.
-  PageState tryRef(Frame frame);
+  PageState tryRef(Frame f) {
+    Info &info = frame[f];
+    auto before = static_cast<PageState>(info.state);
+    if (info.refs++ == 0) {
+      unlink(f); // leaves the frame's own links as they were
+      move(f, PageState::Used);
+    }
+    return before;
+  }
   void undoRef(Frame frame, PageState before);
-  void confirmRef(Frame frame, PageState before);
+  void confirmRef(Frame f, PageState before) {
+    if (before == PageState::Cached) {
+      frame[f].stamp = 0;
+      ++revivedPages;
+    }
+  }
 
   // ---- States
 
@@ -94,9 +114,20 @@ public:
   /// Enters (from Used) or leaves (to Used) Swapping or Pinned; the caller is an owner.
   void setState(Frame f, PageState state) { move(f, state); }
   /// The page is the content of a place in a node of the prefix tree.
-  void hash(Frame f, uint32_t node, uint32_t nodeSlot);
+  void hash(Frame f, uint32_t node, uint32_t nodeSlot) {
+    frame[f].node = node;
+    frame[f].nodeSlot = static_cast<uint8_t>(nodeSlot);
+  }
   /// It is not any more. A cached page is free then.
-  void unhash(Frame f);
+  void unhash(Frame f) {
+    Info &info = frame[f];
+    info.node = kNoNode;
+    info.hit = 0;
+    if (state(f) == PageState::Cached) {
+      unlink(f);
+      free(f);
+    }
+  }
 
   PageId pageOf(Frame f) const { return shape.pageOf(frame[f].group, f); }
 
@@ -178,14 +209,41 @@ private:
     frame[frame[f].next].prev = frame[f].prev;
   }
   /// Counts only; links are the caller's.
-  void move(Frame f, PageState to);
+  void move(Frame f, PageState to) {
+    Info &info = frame[f];
+    auto from = static_cast<PageState>(info.state);
+    --counts[info.group][static_cast<uint32_t>(from)];
+    ++counts[info.group][static_cast<uint32_t>(to)];
+    info.state = static_cast<uint8_t>(to) & 7;
+    if (!shape.equalPages) [[unlikely]]
+      slabMoved(f, from, to);
+  }
+  void release(Frame f);
   void settle(Frame f);
-  void free(Frame f);
+  /// Ends in the list of free pages; its links are free to use.
+  void free(Frame f) {
+    Info &info = frame[f];
+    info.hit = 0;
+    if (freedPages) [[unlikely]]
+      freedPages->push_back({info.group, pageOf(f)});
+    if (!shape.equalPages) [[unlikely]]
+      return freeInSlab(f);
+    // Free pages are nobody's and count for group 0.
+    --counts[info.group][info.state];
+    ++counts[0][static_cast<uint32_t>(PageState::Free)];
+    info.state = static_cast<uint8_t>(PageState::Free);
+    info.group = 0;
+    info.next = freeHead;
+    freeHead = f;
+  }
+  void freeInSlab(Frame f);
+  Frame takeCached();
+  Frame takeFromSlabs(uint32_t group);
   Frame popFree(uint32_t group);
   Frame victim(uint32_t group, uint64_t &key) const;
   bool evictFor(uint32_t group);
   void evict(Frame f);
-  void fetchVictims(Frame f) const;
+  void fetchVictims(Frame f);
   void renewStamps();
 
   // Slabs.
@@ -212,6 +270,12 @@ private:
   uint32_t freeHead = kNoFrame, carved = 0;
   std::array<std::array<uint32_t, kPageStates>, kMaxGroups> counts = {};
   uint64_t takenPages = 0, evictedPages = 0, evictedHitPages = 0, revivedPages = 0;
+
+  /// Victims to come behind the present one, whose lines are on their way: a guess, since pages may
+  /// be used again meanwhile.
+  static constexpr uint32_t kComing = 8;
+  std::array<Frame, kComing> coming = {};
+  uint32_t firstComing = 0, comingCount = 0;
 
   std::vector<Slab> slab; ///< slabs, then heads: partial of each group, idle of each group
   uint32_t unassigned = 0, unassignedHead = kNoFrame;

@@ -1,17 +1,16 @@
 #include "runtime/kv/PrefixCache.h"
 
+#include "runtime/kv/BlockHash.h"
 #include "runtime/kv/Mutants.h"
 
 #include <algorithm>
 #include <cstring>
-#define XXH_INLINE_ALL
-#include <xxhash.h>
 
 namespace llmopt::runtime::kv {
 
 namespace {
 
-constexpr uint64_t kGolden = 0x9E3779B97F4A7C15u;
+const std::string kText;
 
 } // namespace
 
@@ -40,50 +39,26 @@ PrefixCache::PrefixCache(const CacheOptions &options, Pool &device, Pool *host, 
   refs.resize(capacity * slots);
   buckets.assign(capacity * 7 / 8, kNoNode);
   tokenMemory = AlignedBuffer(capacity * block * sizeof(Token));
+  lastPath.reserve(std::min<uint64_t>(capacity, kLastPath));
 }
 
 // ---- Addresses
 
-uint64_t PrefixCache::chain(uint64_t parent, uint64_t own) const {
-  uint64_t mixed = ((parent << 23 | parent >> 41) ^ own) * kGolden;
-  return (mixed ^ mixed >> 32) & hashMask;
-}
-
 uint64_t PrefixCache::hashOf(const Token *tokens, const std::string &media) const {
-  uint64_t own = XXH3_64bits_withSeed(tokens, block * sizeof(Token), seed);
+  uint64_t own = hashTokens(tokens, block, seed);
   if (!media.empty())
     own ^= XXH3_64bits_withSeed(media.data(), media.size(), seed + 1);
   return own;
 }
 
-uint32_t PrefixCache::bucketOf(uint64_t hash) const {
-  using Wide = unsigned __int128;
-  return static_cast<uint32_t>(Wide{hash * kGolden} * buckets.size() >> 64);
-}
-
-bool PrefixCache::sameTokens(NodeId node, const Token *tokens) const {
-  const Token *own = tokensOf(node);
-  if (block % 16 != 0)
-    return std::memcmp(own, tokens, block * sizeof(Token)) == 0;
-  for (uint32_t i = 0; i < block; i += 16) {
-    uint32_t differ = 0;
-    for (uint32_t j = i; j < i + 16; ++j)
-      differ |= own[j] ^ tokens[j];
-    if (differ)
-      return false;
-  }
-  return true;
-}
-
-bool PrefixCache::matches(NodeId node, uint64_t hash, NodeId parent, const Token *tokens,
+/// Whether a node of the right address is the one.
+bool PrefixCache::matches(NodeId node, NodeId parent, const Token *tokens,
                           const std::string &media) const {
-  if (nodes[node].hash != hash)
-    return false;
   if (mutant(Mutant::HashDecides))
     return true;
   if (nodes[node].parent != parent && !mutant(Mutant::ParentIgnored))
     return false;
-  if (!sameTokens(node, tokens))
+  if (!equalTokens(tokensOf(node), tokens, block))
     return false;
   if (!info[node].media && media.empty())
     return true;
@@ -96,7 +71,7 @@ NodeId PrefixCache::find(uint64_t hash, NodeId parent, const Token *tokens,
                          const std::string &media, uint32_t &length) const {
   length = 0;
   for (NodeId n = buckets[bucketOf(hash)]; n != kNoNode; n = nodes[n].next, ++length)
-    if (matches(n, hash, parent, tokens, media))
+    if (nodes[n].hash == hash && matches(n, parent, tokens, media))
       return n;
   return kNoNode;
 }
@@ -151,29 +126,51 @@ NodeId PrefixCache::rootOf(Prompt &prompt) {
   return n;
 }
 
+void PrefixCache::addressesOf(NodeId parent, const Token *tokens, std::span<uint64_t> hash) const {
+  uint64_t before = nodes[parent].hash;
+  for (size_t i = 0; i < hash.size(); ++i) {
+    before = hash[i] = chain(before, hashTokens(tokens + i * block, block, seed));
+    __builtin_prefetch(&buckets[bucketOf(before)], 1);
+  }
+  __builtin_prefetch(&nodes[parent].firstChild);
+}
+
 NodeId PrefixCache::childOf(NodeId parent, const Token *tokens, const std::string &media) {
-  uint64_t hash = chain(nodes[parent].hash, hashOf(tokens, media));
-  uint32_t length;
-  NodeId n = find(hash, parent, tokens, media, length);
+  return childAt(chain(nodes[parent].hash, hashOf(tokens, media)), parent, tokens, media);
+}
+
+NodeId PrefixCache::childAt(uint64_t hash, NodeId parent, const Token *tokens,
+                            const std::string &media) {
+  NodeId &bucket = buckets[bucketOf(hash)];
+  uint32_t length = bucket == kNoNode ? 0 : info[bucket].chained;
+  NodeId n = kNoNode;
+  // A parent without children has not this one: the bucket's nodes need not be looked at.
+  if (nodes[parent].firstChild != kNoNode || length >= kMaxChain || mutant(Mutant::HashDecides) ||
+      mutant(Mutant::ParentIgnored))
+    n = find(hash, parent, tokens, media, length);
   if (n != kNoNode || length >= kMaxChain)
     return n;
   n = newNode();
   if (n == kNoNode)
     return n;
   Node &node = nodes[n], &above = nodes[parent];
-  NodeId &bucket = buckets[bucketOf(hash)];
   node.hash = hash;
   node.parent = parent;
   node.next = bucket;
   bucket = n;
+  info[n].chained = static_cast<uint8_t>(length + 1);
   node.firstChild = node.prevSibling = kNoNode;
   node.nextSibling = above.firstChild;
   if (above.firstChild != kNoNode)
     nodes[above.firstChild].prevSibling = n;
   above.firstChild = n;
-  std::memcpy(tokenMemory.data() + size_t{n} * block * sizeof(Token), tokens,
-              block * sizeof(Token));
-  std::fill_n(&refs[size_t{n} * slots], slots, PageRef());
+  uint8_t *own = tokenMemory.data() + size_t{n} * block * sizeof(Token);
+  if (block == kCommonBlock)
+    std::memcpy(own, tokens, kCommonBlock * sizeof(Token));
+  else
+    std::memcpy(own, tokens, block * sizeof(Token));
+  for (uint32_t slot = 0; slot < slots; ++slot)
+    refs[size_t{n} * slots + slot] = {};
   if (!media.empty()) {
     info[n].media = true;
     texts[n] = media;
@@ -182,6 +179,7 @@ NodeId PrefixCache::childOf(NodeId parent, const Token *tokens, const std::strin
 }
 
 void PrefixCache::attach(NodeId node, uint32_t slot, PageRef page) {
+  ++changes;
   bool before = ring.enabled() && whole(node);
   refs[size_t{node} * slots + slot] = page;
   poolOf(page).hash(page.frame(), node, slot);
@@ -190,6 +188,7 @@ void PrefixCache::attach(NodeId node, uint32_t slot, PageRef page) {
 }
 
 void PrefixCache::exchange(NodeId node, uint32_t slot, PageRef page) {
+  ++changes;
   PageRef old = pageAt(node, slot);
   refs[size_t{node} * slots + slot] = page;
   poolOf(page).hash(page.frame(), node, slot);
@@ -200,6 +199,7 @@ void PrefixCache::exchange(NodeId node, uint32_t slot, PageRef page) {
 bool PrefixCache::clear(NodeId node, uint32_t slot) {
   PageRef &ref = refs[size_t{node} * slots + slot], old = ref;
   bool before = whole(node);
+  ++changes;
   ref = {};
   poolOf(old).unhash(old.frame());
   return before && !whole(node);
@@ -256,6 +256,7 @@ void PrefixCache::unlink(NodeId n) {
   }
   if (info[n].media)
     texts.erase(n);
+  ++changes;
   info[n] = {};
   ++node.serial;
   node.next = freeNodes;
@@ -269,6 +270,17 @@ void PrefixCache::fetchLinks(NodeId n) const {
   __builtin_prefetch(&buckets[bucketOf(nodes[n].hash)], 1);
   if (nodes[n].parent != kNoNode)
     __builtin_prefetch(&nodes[nodes[n].parent], 1);
+}
+
+void PrefixCache::lost(NodeId n) {
+  if (ring.enabled())
+    announce(CacheEvent::Kind::Removed, n);
+  ++changes;
+  refs[n] = {};
+  if (nodes[n].firstChild == kNoNode && info[n].holds == 0)
+    removeIfUnused(n);
+  else
+    ++holes;
 }
 
 void PrefixCache::evicted(Frame frame, Pool &pool) {
@@ -305,6 +317,7 @@ void PrefixCache::reset() {
   freeNodes = kNoNode;
   carved = live = 0;
   ++holes;
+  ++changes;
   if (ring.enabled())
     ring.push({.kind = CacheEvent::Kind::Cleared});
 }

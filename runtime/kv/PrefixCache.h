@@ -18,9 +18,11 @@
 
 #include "runtime/base/AlignedBuffer.h"
 #include "runtime/kv/Events.h"
+#include "runtime/kv/Mutants.h"
 #include "runtime/kv/Pool.h"
 #include "runtime/kv/Prompt.h"
 
+#include <span>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -47,13 +49,7 @@ class PrefixCache {
 public:
   static constexpr uint32_t kMaxChain = 16;
 
-  /// A hit as the manager needs it: keys [0, tokens), of which blocks [0, blocks)
-  /// are those of the prompt's path and the rest lies in the node `tail`.
-  struct Hit {
-    uint32_t tokens = 0, blocks = 0;
-    NodeId tail = kNoNode;
-    uint32_t chain = 0; ///< blocks found, before any rule shortened the hit
-  };
+  using Hit = PrefixHit;
 
   /// `host` may be null. Allocates for as many nodes as the pools have pages.
   PrefixCache(const CacheOptions &options, Pool &device, Pool *host, uint32_t maxHolds);
@@ -76,6 +72,8 @@ public:
   Hit lookup(Prompt &prompt, Use use);
   /// What the hit names for a page of a group, counted from the sequence's start.
   PageRef pageOf(const Prompt &prompt, const Hit &hit, uint32_t group, uint32_t page) const {
+    if (slots == 1) // one group, a page a block
+      return refs[page < hit.blocks ? prompt.path[page].node : hit.tail];
     uint32_t index = blockOf(group, page);
     NodeId node = index < hit.blocks ? prompt.path[index].node : hit.tail;
     return refs[size_t{node} * slots + slotOf(group, page)];
@@ -89,6 +87,10 @@ public:
   /// The child with these tokens, made when it is not there; kNoNode when no node is
   /// free or its bucket is full. `media` is empty for text.
   NodeId childOf(NodeId parent, const Token *tokens, const std::string &media);
+  /// The addresses of blocks of text one behind the other, the first behind `parent`, and their
+  /// buckets on the way; then each child at its address, as childOf.
+  void addressesOf(NodeId parent, const Token *tokens, std::span<uint64_t> hash) const;
+  NodeId childAt(uint64_t hash, NodeId parent, const Token *tokens, const std::string &media);
   PageRef pageAt(NodeId node, uint32_t slot) const { return refs[size_t{node} * slots + slot]; }
   /// The slot must be empty.
   void attach(NodeId node, uint32_t slot, PageRef page);
@@ -99,6 +101,11 @@ public:
   /// A held node outlives its pages.
   void hold(NodeId node) { ++info[node].holds; }
   void drop(NodeId node);
+  /// Holds a child instead of its parent, which lives as long as the child does.
+  void holdChild(NodeId child, NodeId parent) {
+    ++info[child].holds;
+    --info[parent].holds;
+  }
   NodeId parentOf(NodeId node) const { return nodes[node].parent; }
   bool isRoot(NodeId node) const { return nodes[node].parent == kNoNode; }
 
@@ -106,6 +113,11 @@ public:
 
   /// Called by a pool that gives up a cached page.
   void evicted(Frame frame, Pool &pool);
+  /// Whether a node has one page and no other; then a pool that gives it up calls `lost` instead.
+  bool isOnlyPage(Frame, const Pool &pool) const {
+    return slots == 1 && !keptSlots.empty() && !pool.isHost() && !mutant(Mutant::StaleEntry);
+  }
+  void lost(NodeId node);
   /// Begin to load what `evicted` will look at: the node; then, when it is there, what it names.
   void fetchNode(NodeId node) const {
     __builtin_prefetch(&nodes[node], 1);
@@ -113,6 +125,9 @@ public:
     __builtin_prefetch(&refs[size_t{node} * slots], 1);
   }
   void fetchLinks(NodeId node) const;
+  void fetchChain(NodeId node) const {
+    __builtin_prefetch(&nodes[buckets[bucketOf(nodes[node].hash)]]);
+  }
   /// Forgets all nodes. Nobody may hold one any more.
   void reset();
 
@@ -141,29 +156,42 @@ private:
   static_assert(sizeof(Node) == 32);
   struct Info {
     uint16_t holds = 0;
-    bool live = false, media = false;
+    bool live : 1 = false, media : 1 = false;
+    /// Nodes of its bucket when it became the first of them, at most: since then some may have
+    /// gone.
+    uint8_t chained = 0;
   };
+  static_assert(sizeof(Info) == 4);
 
-  uint64_t chain(uint64_t parent, uint64_t own) const;
+  static constexpr uint64_t kGolden = 0x9E3779B97F4A7C15u;
+  uint64_t chain(uint64_t parent, uint64_t own) const {
+    uint64_t mixed = ((parent << 23 | parent >> 41) ^ own) * kGolden;
+    return (mixed ^ mixed >> 32) & hashMask;
+  }
   uint64_t hashOf(const Token *tokens, const std::string &media) const;
-  uint32_t bucketOf(uint64_t hash) const;
+  uint32_t bucketOf(uint64_t hash) const {
+    using Wide = unsigned __int128;
+    return static_cast<uint32_t>(Wide{hash * kGolden} * buckets.size() >> 64);
+  }
   const Token *tokensOf(NodeId node) const {
     return reinterpret_cast<const Token *>(tokenMemory.data()) + size_t{node} * block;
   }
-  bool sameTokens(NodeId node, const Token *tokens) const;
-  bool matches(NodeId node, uint64_t hash, NodeId parent, const Token *tokens,
-               const std::string &media) const;
+  bool matches(NodeId node, NodeId parent, const Token *tokens, const std::string &media) const;
   NodeId find(uint64_t hash, NodeId parent, const Token *tokens, const std::string &media,
               uint32_t &length) const;
   static const std::string &keyOf(const Prompt &prompt);
   NodeId findRoot(Prompt &prompt) const;
   uint32_t rememberedBlocks(const Prompt &prompt) const;
+  Hit search(Prompt &prompt, Use use);
   void follow(Prompt &prompt, NodeId root);
+  void followLast(Prompt &prompt, NodeId &at, uint32_t blocks);
   bool followBatch(Prompt &prompt, NodeId &at, uint32_t blocks);
   void chooseTail(const Prompt &prompt, NodeId root, Hit &hit) const;
   uint32_t commonTokens(const Prompt &prompt, NodeId child, uint32_t begin) const;
   uint32_t lastMissing(const Prompt &prompt, const Hit &hit, bool useHost) const;
   bool whole(NodeId node) const {
+    if (slots == 1)
+      return keptSlots.empty() || !refs[node].empty();
     for (uint32_t slot : keptSlots)
       if (refs[size_t{node} * slots + slot].empty())
         return false;
@@ -198,6 +226,11 @@ private:
   /// Times that a node lost a page and lived on: what is remembered of a path may be
   /// wrong then.
   uint64_t holes = 0;
+  uint64_t changes = 1; ///< of what a lookup may find
+  /// The path that was found last: prompts that begin alike are compared with it, and hash
+  /// nothing until they part from it.
+  std::vector<Prompt::Seen> lastPath;
+  static constexpr size_t kLastPath = 4096; ///< its longest
   std::unordered_map<std::string, NodeId> roots;
   std::unordered_map<NodeId, std::string> texts; ///< of a root its key, of others their media
   EventRing ring;

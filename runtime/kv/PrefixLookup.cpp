@@ -1,4 +1,5 @@
 // Finding the longest usable prefix.
+#include "runtime/kv/BlockHash.h"
 #include "runtime/kv/Mutants.h"
 #include "runtime/kv/PrefixCache.h"
 
@@ -39,16 +40,34 @@ uint32_t PrefixCache::rememberedBlocks(const Prompt &prompt) const {
   return count;
 }
 
+/// Appends nodes of the path that was found last, as far as the prompt has the same blocks of
+/// text.
+void PrefixCache::followLast(Prompt &prompt, NodeId &at, uint32_t blocks) {
+  if (mutant(Mutant::HashDecides) || mutant(Mutant::ParentIgnored) || mutant(Mutant::MediaIgnored))
+    return;
+  size_t i = prompt.path.size(), end = std::min<size_t>(lastPath.size(), blocks);
+  for (const Token *own = prompt.ids.data() + i * block; i < end; ++i, own += block) {
+    auto [n, serial] = lastPath[i];
+    if (nodes[n].serial != serial || nodes[n].parent != at || info[n].media ||
+        !equalTokens(tokensOf(n), own, block) || !whole(n))
+      return;
+    prompt.path.push_back({n, serial});
+    at = n;
+  }
+}
+
 /// Appends up to `blocks` more nodes; false when the chain ends before.
 bool PrefixCache::followBatch(Prompt &prompt, NodeId &at, uint32_t blocks) {
   uint32_t begin = static_cast<uint32_t>(prompt.path.size());
   const Token *tokens = prompt.ids.data() + size_t{begin} * block;
+  bool text = prompt.media.empty();
   uint64_t hash[kBatch];
   const NodeId *bucket[kBatch];
   uint64_t before = nodes[at].hash;
   for (uint32_t i = 0; i < blocks; ++i) {
+    const Token *own = tokens + size_t{i} * block;
     before = hash[i] =
-        chain(before, hashOf(tokens + size_t{i} * block, mediaAt(prompt.media, begin + i)));
+        chain(before, text ? hashTokens(own, block, seed) : hashOf(own, prompt.media[begin + i]));
     bucket[i] = &buckets[bucketOf(before)];
     __builtin_prefetch(bucket[i]);
   }
@@ -61,7 +80,8 @@ bool PrefixCache::followBatch(Prompt &prompt, NodeId &at, uint32_t blocks) {
   for (uint32_t i = 0; i < blocks; ++i) {
     const Token *own = tokens + size_t{i} * block;
     NodeId n = *bucket[i];
-    while (n != kNoNode && !matches(n, hash[i], at, own, mediaAt(prompt.media, begin + i)))
+    while (n != kNoNode &&
+           !(nodes[n].hash == hash[i] && matches(n, at, own, mediaAt(prompt.media, begin + i))))
       n = nodes[n].next;
     if (n == kNoNode || !whole(n))
       return false;
@@ -76,11 +96,17 @@ void PrefixCache::follow(Prompt &prompt, NodeId root) {
   prompt.holes = holes;
   NodeId at = prompt.path.empty() ? root : prompt.path.back().node;
   uint32_t blocks = prompt.size() / block;
+  if (prompt.media.empty())
+    followLast(prompt, at, blocks);
+  size_t known = prompt.path.size();
   while (prompt.path.size() < blocks) {
     uint32_t left = blocks - static_cast<uint32_t>(prompt.path.size());
     if (!followBatch(prompt, at, std::min(left, kBatch)))
-      return;
+      break;
   }
+  if (prompt.path.size() > known)
+    lastPath.assign(prompt.path.begin(), prompt.path.begin() + static_cast<long>(std::min<size_t>(
+                                                                   prompt.path.size(), kLastPath)));
 }
 
 uint32_t PrefixCache::commonTokens(const Prompt &prompt, NodeId child, uint32_t begin) const {
@@ -140,6 +166,13 @@ uint32_t PrefixCache::lastMissing(const Prompt &prompt, const Hit &hit, bool use
 }
 
 PrefixCache::Hit PrefixCache::lookup(Prompt &prompt, Use use) {
+  Prompt::Answer &answer = prompt.answers[(use.host ? 2 : 0) + (use.partial ? 1 : 0)];
+  if (answer.changes != changes) // admission asks for the same several times
+    answer = {search(prompt, use), changes};
+  return answer.hit;
+}
+
+PrefixCache::Hit PrefixCache::search(Prompt &prompt, Use use) {
   Hit hit;
   bool partial = use.partial && partialHits;
   NodeId root = on && !prompt.bypassHits && prompt.size() > 1 ? findRoot(prompt) : kNoNode;

@@ -53,6 +53,7 @@ void Prompt::extend(std::span<const Token> longer, uint32_t blockSize) {
   if (!media.empty())
     media.resize(size() / blockSize + 1);
   refusedTokens = UINT32_MAX;
+  answers = {};
 }
 
 } // namespace llmopt::runtime::kv

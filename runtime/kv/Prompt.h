@@ -2,6 +2,7 @@
 // changes the values in its pages.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -32,6 +33,15 @@ struct CacheKey {
 struct MediaSpan {
   uint32_t begin = 0, end = 0;
   std::string digest; ///< content hash of the medium; give a strong one
+};
+
+/// What a prompt finds in the cache: keys [0, tokens), of which blocks [0, blocks) are those of
+/// the prompt's path and the rest lies in the node `tail`.
+struct PrefixHit {
+  static constexpr uint32_t kNoTail = UINT32_MAX;
+  uint32_t tokens = 0, blocks = 0;
+  uint32_t tail = kNoTail;
+  uint32_t chain = 0; ///< blocks found, before any rule shortened the hit
 };
 
 /// A request's prompt. The request keeps it while it waits: a second try looks
@@ -74,6 +84,14 @@ private:
   std::vector<Seen> path;         ///< nodes of the longest chain found
   uint32_t rootNode = 0, rootSerial = 0;
   uint64_t holes = 0; ///< the cache's count of holes at that time
+
+  // The last answer for each way to ask, good while the cache is as it was then.
+  static constexpr uint32_t kUses = 4;
+  struct Answer {
+    PrefixHit hit;
+    uint64_t changes = 0; ///< the cache's count of changes at that time; 0: none
+  };
+  std::array<Answer, kUses> answers = {};
 
   // Of the last refusal: the hit, how many of its pages nobody held, and how often
   // cached pages had been used again until then.

@@ -7,6 +7,20 @@
 
 namespace llmopt::runtime::kv {
 
+BlockManager::PlainRows BlockManager::plainRows(StepId step) {
+  PlainRows rows;
+  if (step == 0 || (step != open && (step != completed + 1 || step > closed)))
+    return rows;
+  rows.sequences = sequences.data();
+  rows.reserved = &row(0, step);
+  rows.rows = &rowsOfStep[place(step)];
+  rows.tails = tails.data();
+  rows.slots = config.maxSequences;
+  rows.block = block;
+  rows.tailSize = tailSize;
+  return rows;
+}
+
 Reply BlockManager::reserve(SequenceId id, uint32_t tokens) {
   if (!open)
     return Reply::WrongStep;
@@ -110,7 +124,7 @@ void BlockManager::appendPages(uint32_t slot, uint32_t tokens) {
 }
 
 void BlockManager::updateCapacity(uint32_t slot) {
-  uint64_t capacity = UINT32_MAX;
+  uint64_t capacity = config.maxTokens;
   for (uint32_t g = 0; g < groups(); ++g)
     capacity = std::min(capacity, uint64_t{table(slot, g).size} * config.groups[g].pageSize);
   sequences[slot].capacity = static_cast<uint32_t>(capacity);

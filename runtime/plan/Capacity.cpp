@@ -1,7 +1,7 @@
 #include "runtime/plan/Capacity.h"
 
 #include "runtime/plan/CostModel.h"
-#include "runtime/plan/split/Pieces.h"
+#include "runtime/plan/split/SplitRule.h"
 
 #include <algorithm>
 #include <fmt/format.h>

@@ -121,7 +121,7 @@ private:
 
 class LineEmitter {
 public:
-  LineEmitter(PlanContext &context, const Batch &batch, std::span<const LineCut> cuts, Plan &plan)
+  LineEmitter(PlanContext &context, const Batch &batch, std::span<const LoadCut> cuts, Plan &plan)
       : context(context), batch(batch), cuts(cuts), plan(plan), partials(plan) {
     for (AttendPlan &attend : plan.attends) {
       attend.itemOffsets.setSize(plan.workers + 1);
@@ -149,7 +149,7 @@ private:
       attend.itemOffsets[worker] = uint32_t(attend.items.size());
     ++worker;
   }
-  const LineCut &nextCut() const { return cuts[worker]; }
+  const LoadCut &nextCut() const { return cuts[worker]; }
 
   /// One tile for each head: the common case of a decode step, in runs without a cut.
   void emitHeads(const RowBlock &block) {
@@ -168,7 +168,7 @@ private:
       return;
     }
     for (uint32_t head = 0; head < heads;) {
-      while (nextCut() == LineCut{place, 0})
+      while (nextCut() == LoadCut{place, 0})
         openWorker();
       uint32_t run = uint32_t(std::min<uint64_t>(heads - head, nextCut().place - place));
       WorkItem *out = items.end();
@@ -191,7 +191,7 @@ private:
     for (uint32_t head = 0; head < context.facts.kvHeads; ++head) {
       partials.beginHead(block, head);
       for (uint32_t t = block.firstTile; t < block.endTile; ++t, ++place) {
-        while (nextCut() == LineCut{place, 0})
+        while (nextCut() == LoadCut{place, 0})
           openWorker();
         const RowTile &tile = batch.tiles[t];
         const Variant &variant = context.variantOf(tile);
@@ -251,7 +251,7 @@ private:
 
   PlanContext &context;
   const Batch &batch;
-  std::span<const LineCut> cuts;
+  std::span<const LoadCut> cuts;
   Plan &plan;
   Partials partials;
   uint32_t worker = 1;
@@ -260,7 +260,8 @@ private:
 
 } // namespace
 
-void emitLine(PlanContext &context, const Batch &batch, std::span<const LineCut> cuts, Plan &plan) {
+void emitByLoad(PlanContext &context, const Batch &batch, std::span<const LoadCut> cuts,
+                Plan &plan) {
   LineEmitter(context, batch, cuts, plan).run();
 }
 
@@ -268,7 +269,7 @@ namespace {
 
 class DealtEmitter {
 public:
-  DealtEmitter(PlanContext &context, const Batch &batch, const Pieces &pieces,
+  DealtEmitter(PlanContext &context, const Batch &batch, const SplitByRule &pieces,
                std::span<const uint16_t> workerOf, std::span<uint32_t> next, Plan &plan)
       : context(context), batch(batch), pieces(pieces), workerOf(workerOf.data()), next(next),
         plan(plan), partials(plan) {}
@@ -337,7 +338,7 @@ private:
 
   PlanContext &context;
   const Batch &batch;
-  const Pieces &pieces;
+  const SplitByRule &pieces;
   const uint16_t *workerOf;
   std::span<uint32_t> next;
   Plan &plan;
@@ -346,8 +347,9 @@ private:
 
 } // namespace
 
-void emitDealt(PlanContext &context, const Batch &batch, const Pieces &pieces, const Deal &deal,
-               std::span<const uint16_t> workerOf, std::vector<uint32_t> &next, Plan &plan) {
+void emitDealt(PlanContext &context, const Batch &batch, const SplitByRule &pieces,
+               const DealItems &deal, std::span<const uint16_t> workerOf,
+               std::vector<uint32_t> &next, Plan &plan) {
   uint32_t workers = plan.workers;
   next.resize(plan.attends.size() * (workers + 1));
   for (size_t a = 0; a < plan.attends.size(); ++a) {

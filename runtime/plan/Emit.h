@@ -2,9 +2,9 @@
 #pragma once
 
 #include "runtime/plan/RowTiles.h"
-#include "runtime/plan/split/Deal.h"
-#include "runtime/plan/split/Line.h"
-#include "runtime/plan/split/Pieces.h"
+#include "runtime/plan/split/DealItems.h"
+#include "runtime/plan/split/SplitByLoad.h"
+#include "runtime/plan/split/SplitByRule.h"
 
 #include <span>
 
@@ -18,10 +18,12 @@ struct Batch {
 };
 
 /// Items of a line that was cut, worker after worker.
-void emitLine(PlanContext &context, const Batch &batch, std::span<const LineCut> cuts, Plan &plan);
+void emitByLoad(PlanContext &context, const Batch &batch, std::span<const LoadCut> cuts,
+                Plan &plan);
 
 /// Items that were dealt as wholes; each worker's stay in natural order. `next` is scratch.
-void emitDealt(PlanContext &context, const Batch &batch, const Pieces &pieces, const Deal &deal,
-               std::span<const uint16_t> workerOf, std::vector<uint32_t> &next, Plan &plan);
+void emitDealt(PlanContext &context, const Batch &batch, const SplitByRule &pieces,
+               const DealItems &deal, std::span<const uint16_t> workerOf,
+               std::vector<uint32_t> &next, Plan &plan);
 
 } // namespace llmopt::runtime

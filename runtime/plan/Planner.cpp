@@ -2,9 +2,9 @@
 
 #include "runtime/plan/Emit.h"
 #include "runtime/plan/RowTiles.h"
-#include "runtime/plan/split/Deal.h"
-#include "runtime/plan/split/Line.h"
-#include "runtime/plan/split/Pieces.h"
+#include "runtime/plan/split/DealItems.h"
+#include "runtime/plan/split/SplitByLoad.h"
+#include "runtime/plan/split/SplitByRule.h"
 
 #include <algorithm>
 #include <cstring>
@@ -94,9 +94,9 @@ private:
   uint32_t workers, threads;
   uint64_t leastGain;
 
-  Line line;
-  Pieces pieces;
-  Deal deal;
+  SplitByLoad line;
+  SplitByRule pieces;
+  DealItems deal;
   Cascade cascade;
 
   // Of the present batch, and of the one before.
@@ -131,8 +131,8 @@ Planner::State::State(const Program &program, const PlanOptions &options, const 
   placed.reserve(limits.rows);
   if (rule.policy != SplitPolicy::Auto) {
     size_t attends = attendVariants(program).size();
-    pieces = Pieces({.pieces = room.items / heads, .tiles = tileRoom});
-    deal = Deal(workers, uint32_t(attends), room.items / heads, room.items);
+    pieces = SplitByRule({.pieces = room.items / heads, .tiles = tileRoom});
+    deal = DealItems(workers, uint32_t(attends), room.items / heads, room.items);
     next.reserve((workers + 1) * attends);
   }
   if (options.cascadeLevels)
@@ -270,14 +270,14 @@ Status Planner::State::makeItems(const BatchShape &batch, Plan &plan) {
                       room.items);
   plan.merges.setSize(0);
   if (rule.policy == SplitPolicy::Auto) {
-    LineLoads loads =
+    SplitLoads loads =
         line.cut(context, blocks, tiles,
                  {.workers = workers,
                   .threads = std::min(threads, workers),
                   .partialRows = room.partialRows - std::min(room.partialRows, blockPartials()),
                   .moreItems = room.items - items});
     counters.splitsRefused += loads.refused;
-    emitLine(context, shape, line.places(), plan);
+    emitByLoad(context, shape, line.places(), plan);
   } else {
     bool lowered = false;
     LLMOPT_RETURN_IF_ERROR(pieces.cut(context, batch, firstRows, blocks, tiles, rule,

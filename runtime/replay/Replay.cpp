@@ -101,12 +101,30 @@ private:
   uint64_t sampleEvery = kSampleSteps;
 };
 
+/// Numbers that the clock and the cost model can take. NaN is none of them.
+Status checkOptions(const ReplayOptions &options) {
+  auto within = [](double value, double most) { return value >= 0 && value <= most; };
+  constexpr double kMostSpeed = 1e9, kMostSeconds = 1e6;
+  constexpr uint32_t kMostAccelerators = 1024;
+  if (!(options.speed > 0 && options.speed <= kMostSpeed) || !within(options.acceptance, 1))
+    return invalidArgument("speed {:g}, acceptance {:g}; a speed above 0 and up to {:g} and an "
+                           "acceptance from 0 to 1 are allowed",
+                           options.speed, options.acceptance, kMostSpeed);
+  const double times[] = {options.hostSeconds, options.cost.launchSeconds, options.firstTokenGoal,
+                          options.perTokenGoal};
+  for (double seconds : times)
+    if (!within(seconds, kMostSeconds))
+      return invalidArgument("host time {:g} s, launch time {:g} s, goals {:g} and {:g} s; each "
+                             "may be 0 to {:g} s",
+                             times[0], times[1], times[2], times[3], kMostSeconds);
+  if (options.cost.accelerators < 1 || options.cost.accelerators > kMostAccelerators)
+    return invalidArgument("{} accelerators; 1 to {} are allowed", options.cost.accelerators,
+                           kMostAccelerators);
+  return {};
+}
+
 Status Replayer::prepare() {
-  if (!(options.speed > 0) || !(options.acceptance >= 0 && options.acceptance <= 1) ||
-      !(options.hostSeconds >= 0))
-    return invalidArgument("speed {:g}, acceptance {:g}, host time {:g} s; a positive speed, an "
-                           "acceptance from 0 to 1 and a time of 0 or more are allowed",
-                           options.speed, options.acceptance, options.hostSeconds);
+  LLMOPT_RETURN_IF_ERROR(checkOptions(options));
   uint64_t longest = 1;
   for (const TraceRequest &request : trace.requests)
     longest = std::max(longest, uint64_t(request.promptTokens) + answerOf(request));

@@ -63,9 +63,8 @@ uint32_t Scheduler::growthPages(uint32_t group) const {
 /// running request is to grow by.
 kv::Demand Scheduler::outstanding() const {
   kv::Demand sum;
-  for (uint32_t slot : runningSlots)
-    if (requests[slot].prefilling())
-      sum += restOf(requests[slot]);
+  for (uint32_t slot : prefills)
+    sum += restOf(requests[slot]);
   for (uint32_t g = 0; g < blocks.options().groups.size(); ++g)
     sum.take[g] += growthPages(g) * uint32_t(runningSlots.size());
   sum += demandOfForks(reservedForks);

@@ -27,7 +27,7 @@ std::span<const uint8_t> Scheduler::schedule(int64_t nowNs) {
   if (counts.preemptions == preemptions && preempting.empty())
     admitWaiting(nowNs);
   keepForOldest();
-  std::erase_if(plan, [](const PlannedRow &row) { return row.tokens == 0; });
+  closeGaps();
   if (plan.empty()) {
     blocks.cancelStep();
     updateGauges();
@@ -112,6 +112,7 @@ void Scheduler::planRow(uint32_t slot) {
       row.drafts = draftsFor(slot, budgetLeft, row.firstDraft);
     row.tokens = 1 + row.drafts;
     row.samples = true;
+    row.decode = !row.drafts;
   }
   budgetLeft -= std::min(budgetLeft, row.tokens);
   plan.push_back(row);
@@ -119,38 +120,66 @@ void Scheduler::planRow(uint32_t slot) {
 
 void Scheduler::planRunning() {
   plan.clear();
+  prefills.clear();
   draftTokens.clear();
   draftParents.clear();
+  gaps = false;
   budgetLeft = config.tokenBudget;
+  // Without drafts a row has one token and yields one: the bounds of the length are exact.
+  bool single = !mostDrafts && !mutant(SchedulerMutant::BeyondTheAnswer);
   for (size_t i = 0; i < runningSlots.size(); ++i) {
     if (i + kAhead < runningSlots.size())
       fetch(runningSlots[i + kAhead]);
-    if (!requests[runningSlots[i]].prefilling())
-      planRow(runningSlots[i]);
+    uint32_t slot = runningSlots[i];
+    const Request &request = requests[slot];
+    if (request.prefilling()) {
+      prefills.push_back(slot);
+    } else if (!single || !request.plain()) {
+      planRow(slot);
+    } else if (request.wantsRow()) { // the budget has a token for each
+      --budgetLeft;
+      plan.push_back({.slot = slot, .tokens = 1, .samples = true, .decode = true});
+    }
   }
   // The ward's prefill first: the bound on waiting counts on it.
   uint32_t ward = wardSlot();
   if (ward != Request::kNone && requests[ward].prefilling())
     planRow(ward);
-  for (uint32_t slot : runningSlots)
-    if (slot != ward && requests[slot].prefilling())
+  for (uint32_t slot : prefills)
+    if (slot != ward)
       planRow(slot);
 }
 
 void Scheduler::reserveRows() {
+  kv::BlockManager::PlainRows plain = blocks.plainRows(blocks.currentStep());
   auto reserve = [&](PlannedRow &row) {
     uint32_t slots =
         mutant(SchedulerMutant::DraftSlotsForgotten) ? row.tokens - row.drafts : row.tokens;
-    if (row.tokens && blocks.reserve(requests[row.slot].sequence, slots) != kv::Reply::Ok) {
-      budgetLeft += row.tokens;
-      row.tokens = 0; // left out of this step: its pages are on their way
-    }
+    kv::SequenceId sequence = requests[row.slot].sequence;
+    if (!row.tokens || plain.tryReserve(sequence, slots)) [[likely]]
+      return;
+    if (blocks.reserve(sequence, slots) == kv::Reply::Ok)
+      return;
+    budgetLeft += row.tokens;
+    row.tokens = 0; // left out of this step: its pages are on their way
+    gaps = true;
   };
   uint32_t ward = wardSlot();
-  for (PlannedRow &row : plan)
-    if (row.slot == ward)
-      reserve(row);
-  for (PlannedRow &row : plan)
-    if (row.slot != ward)
-      reserve(row);
+  PlannedRow *row = plan.data(), *end = row + plan.size();
+  PlannedRow *first =
+      std::find_if(row, end, [&](const PlannedRow &planned) { return planned.slot == ward; });
+  if (first != end)
+    reserve(*first);
+  for (; row != end; ++row) {
+    if (end - row > long(kAhead))
+      plain.fetch(requests[row[kAhead].slot].sequence);
+    if (row != first)
+      reserve(*row);
+  }
+}
+
+/// Rows that were given up leave the plan.
+void Scheduler::closeGaps() {
+  if (gaps)
+    std::erase_if(plan, [](const PlannedRow &row) { return row.tokens == 0; });
 }

@@ -51,6 +51,7 @@ void Scheduler::makeRoom() {
       if (row.slot == slot) {
         budgetLeft += row.tokens;
         row.tokens = 0;
+        gaps = true;
       }
     preempt(slot);
   }

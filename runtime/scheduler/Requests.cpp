@@ -96,6 +96,9 @@ uint32_t Scheduler::addRequest(const RequestParams &params, int64_t nowNs) {
   uint32_t slot = freeSlots.back();
   freeSlots.pop_back();
   Request &request = requests[slot];
+  uint32_t generation = request.generation;
+  request = Request();
+  request.generation = generation;
   request.greedy = params.greedy;
   request.promptLogprobs = params.promptLogprobs;
   request.filter = params.filter;
@@ -122,14 +125,6 @@ uint32_t Scheduler::addRequest(const RequestParams &params, int64_t nowNs) {
   if (params.deadlineNs != kNoDeadline)
     deadlines.push(slot, uint64_t(params.deadlineNs), request.arrival);
   return slot;
-}
-
-Request *Scheduler::find(RequestHandle handle) {
-  if (handle.slot >= requests.size())
-    return nullptr;
-  Request &request = requests[handle.slot];
-  bool same = request.state != RequestState::Unused && request.generation == handle.generation;
-  return same ? &request : nullptr;
 }
 
 bool Scheduler::abort(RequestHandle handle, int64_t nowNs) {
@@ -253,9 +248,10 @@ void Scheduler::endRequest(uint32_t slot, FinishReason reason, int64_t nowNs) {
   unlink(slot);
   recordFinish(request, reason, nowNs);
   listener.onFinish(handleOf(slot), reason, nowNs);
-  uint32_t generation = request.generation + 1;
-  request = Request();
-  request.generation = generation;
+  // Its memory is given back when the slot is used again: not in a step.
+  ++request.generation;
+  request.state = RequestState::Unused;
+  request.swapped = request.blocked = request.receiving = request.leads = false;
   freeSlots.push_back(slot);
 }
 

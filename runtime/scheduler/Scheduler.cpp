@@ -100,6 +100,7 @@ Scheduler::Scheduler(const SchedulerOptions &options, kv::BlockManager &manager,
   oldest.fill(Request::kNone);
   newest.fill(Request::kNone);
   plan.reserve(config.maxRunning);
+  prefills.reserve(config.maxRunning);
   tried.reserve(config.lookahead);
   preempting.reserve(config.maxRunning);
   receivers.reserve(config.maxRunning);

@@ -148,12 +148,14 @@ private:
     uint32_t drafts = 0;
     uint32_t firstDraft = Request::kNone; ///< in draftTokens: proposed on the host
     bool samples = false;
+    bool decode = false; ///< one token in, one out
   };
   struct FlightRow {
     uint32_t slot = 0, generation = 0;
     uint32_t tokens = 0, least = 0; ///< KV that it adds, at most and at least
     uint32_t drafts = 0;
     bool prefill = false, samples = false;
+    bool decode = false; ///< one token in, one out
   };
   struct Flight {
     uint64_t step = 0;
@@ -174,7 +176,7 @@ private:
   Status refuse(RejectReason reason, Status status);
   Status validate(const RequestParams &params, size_t samples, int64_t nowNs);
   uint32_t addRequest(const RequestParams &params, int64_t nowNs);
-  Request *find(RequestHandle handle);
+  Request *find(RequestHandle handle) { return alive(handle) ? &requests[handle.slot] : nullptr; }
   RequestHandle handleOf(uint32_t slot) const { return {slot, requests[slot].generation}; }
   void link(uint32_t slot);
   void unlink(uint32_t slot);
@@ -198,6 +200,7 @@ private:
   uint32_t draftsFor(uint32_t slot, uint32_t budget, uint32_t &firstDraft);
   uint32_t goodDrafts(uint32_t first, uint32_t count) const;
   void reserveRows();
+  void closeGaps();
 
   // Samples.cpp
   void addFork(uint32_t leader, uint32_t slot);
@@ -237,6 +240,7 @@ private:
   // WriteRows.cpp
   std::span<const uint8_t> launch();
   void writeRow(const PlannedRow &planned, Flight &flight);
+  void writeDecodes(size_t begin, size_t end, Flight &flight);
   void writeDrafts(const Request &request, const PlannedRow &planned);
 
   // Complete.cpp
@@ -244,7 +248,16 @@ private:
   kv::Reply completeRow(const FlightRow &row, const RowResult &result, const StepResult &step,
                         int64_t nowNs);
   FinishReason cutAnswer(const Request &request, std::span<const kv::Token> &tokens) const;
+  size_t completeDecodes(const Flight &flight, size_t begin, const StepResult &result,
+                         int64_t nowNs);
   void giveTokens(uint32_t slot, std::span<const kv::Token> tokens, int64_t nowNs);
+  void recordGap(uint64_t ns, uint64_t times) {
+    if (ns != gapNs)
+      recordGaps();
+    gapNs = ns;
+    gapCount += times;
+  }
+  void recordGaps();
   void recordFinish(const Request &request, FinishReason reason, int64_t nowNs);
 
   SchedulerOptions config;
@@ -266,10 +279,14 @@ private:
   uint32_t reservedForks = 0; ///< of running leaders: places among the running are theirs
   int64_t stepNs = 0;         ///< of the step that is being made
   uint32_t mostDrafts = 0;    ///< of a row
-  uint32_t gaugeGroup = 0;    ///< whose pages the gauges show: the first that keeps all
+  bool gaps = false;          ///< the plan has rows without tokens
+  // Times between tokens that are yet to be recorded: most rows of a step have the same.
+  uint64_t gapNs = 0, gapCount = 0;
+  uint32_t gaugeGroup = 0; ///< whose pages the gauges show: the first that keeps all
 
   StepWriter writer;
   std::vector<PlannedRow> plan;
+  std::vector<uint32_t> prefills; ///< running, in the order of admission
   uint32_t budgetLeft = 0;
   kv::Demand promised;         ///< what running requests will want, while waiters are admitted
   std::vector<uint32_t> tried; ///< waiters that did not fit in this step

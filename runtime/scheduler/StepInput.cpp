@@ -1,19 +1,6 @@
 #include "runtime/scheduler/StepInput.h"
 
-#define XXH_INLINE_ALL // no library to link
-#include <xxhash.h>
-
-#include <cstddef>
-
 using namespace llmopt::runtime;
-
-uint64_t llmopt::runtime::stepChecksum(std::span<const uint8_t> bytes) {
-  // The field itself is left out by hashing what follows with what precedes as the seed.
-  constexpr size_t kField = offsetof(step::Header, checksum);
-  uint64_t front = XXH3_64bits(bytes.data(), kField);
-  size_t rest = kField + sizeof(uint64_t);
-  return XXH3_64bits_withSeed(bytes.data() + rest, bytes.size() - rest, front);
-}
 
 bool StepInput::cut(std::span<const uint8_t> bytes) {
   all = bytes;

@@ -7,7 +7,6 @@ using namespace llmopt::runtime;
 
 StepWriter::StepWriter(const StepCapacities &capacities) : capacities(capacities) {
   uint64_t draftTokens = uint64_t(capacities.rows) * capacities.maxDraft;
-  rows.reserve(capacities.rows);
   tokens.reserve(capacities.tokens);
   references.reserve(capacities.tokens);
   logits.reserve(capacities.rows + draftTokens);
@@ -18,22 +17,27 @@ StepWriter::StepWriter(const StepCapacities &capacities) : capacities(capacities
   waits.reserve(capacities.rows);
   frees.reserve(capacities.pages);
   size_t most =
-      (sizeof(step::Header) + 64 + rows.capacity() * sizeof(step::Row) +
+      (sizeof(step::Header) + 64 + capacities.rows * sizeof(step::Row) +
        tokens.capacity() * (sizeof(step::Token) + sizeof(step::Reference)) + logits.capacity() * 4 +
        drafts.capacity() * sizeof(step::Draft) + deltas.capacity() * sizeof(step::Delta) +
        pages.capacity() * 4 + copies.capacity() * sizeof(step::Copy) +
-       frees.capacity() * sizeof(step::Free) + waits.capacity() * 8) /
-      8;
+       frees.capacity() * sizeof(step::Free) + waits.capacity() * 8);
   ring.resize(capacities.buffers);
-  for (std::vector<uint64_t> &bytes : ring)
-    bytes.reserve(most);
+  for (Buffer &buffer : ring)
+    buffer.grow(most, 0);
+}
+
+void StepWriter::Buffer::grow(size_t wanted, size_t kept) {
+  std::unique_ptr<uint64_t[]> larger(new uint64_t[(wanted + 7) / 8]);
+  std::copy_n(bytes(), kept, reinterpret_cast<uint8_t *>(larger.get()));
+  units = std::move(larger);
+  room = (wanted + 7) / 8 * 8;
 }
 
 void StepWriter::begin(uint64_t stepId, step::Kind kind) {
   head = {};
   head.kind = kind;
   head.stepId = stepId;
-  rows.clear();
   tokens.clear();
   references.clear();
   logits.clear();
@@ -45,12 +49,34 @@ void StepWriter::begin(uint64_t stepId, step::Kind kind) {
   waits.clear();
 }
 
+StepWriter::Decodes StepWriter::beginDecodes(uint32_t count) {
+  if (rowsEnd(head.rowCount + count) > ring[nextBuffer].room)
+    ring[nextBuffer].grow(rowsEnd(head.rowCount + count), rowsEnd(head.rowCount));
+  Decodes decodes;
+  decodes.row = rowAt(head.rowCount);
+  decodes.nextToken = uint32_t(tokens.size());
+  decodes.nextReference = int32_t(references.size());
+  decodes.firstDraft = uint32_t(drafts.size());
+  decodes.token = tokens.extend(count);
+  decodes.logit = logits.extend(count);
+  decodes.reference = references.extend(count);
+  return decodes;
+}
+
+void StepWriter::end(const Decodes &decodes) {
+  uint32_t added = uint32_t(decodes.row - rowAt(head.rowCount));
+  head.rowCount += added;
+  logits.cut(logits.size() - (tokens.size() - decodes.nextToken));
+  tokens.cut(decodes.nextToken);
+  references.cut(size_t(decodes.nextReference));
+}
+
 void StepWriter::addTokens(std::span<const kv::Token> ids) {
   step::Token *out = tokens.extend(ids.size());
-  uint32_t depth = rows.back().tokenCount;
+  uint32_t depth = lastRow().tokenCount;
   for (size_t i = 0; i < ids.size(); ++i)
     out[i] = {int32_t(ids[i]), depth + uint32_t(i)};
-  rows.back().tokenCount += uint32_t(ids.size());
+  lastRow().tokenCount += uint32_t(ids.size());
 }
 
 void StepWriter::setTables(const kv::StepTables &tables) {
@@ -72,12 +98,11 @@ std::span<const uint8_t> StepWriter::finish() {
   head.groupCount = uint8_t(capacities.groups);
   head.maxDraft = capacities.maxDraft;
   head.tableSlots = capacities.tableSlots;
-  uint64_t total = sizeof(step::Header);
+  uint64_t total = rowsEnd(head.rowCount);
   auto count = [&](auto &array, uint32_t &field) {
     field = uint32_t(array.size());
     total += (array.size() * sizeof(array[0]) + 7) & ~size_t(7);
   };
-  count(rows, head.rowCount);
   count(tokens, head.tokenCount);
   count(references, head.referenceCount);
   count(logits, head.logitCount);
@@ -88,12 +113,13 @@ std::span<const uint8_t> StepWriter::finish() {
   count(frees, head.freeCount);
   count(waits, head.waitCount);
   head.totalBytes = total;
-  std::vector<uint64_t> &bytes = ring[nextBuffer];
+  Buffer &buffer = ring[nextBuffer];
   nextBuffer = (nextBuffer + 1) % ring.size();
-  bytes.resize(total / 8);
-  uint8_t *out = reinterpret_cast<uint8_t *>(bytes.data());
+  if (total > buffer.room)
+    buffer.grow(total, rowsEnd(head.rowCount));
+  uint8_t *out = buffer.bytes();
   std::memcpy(out, &head, sizeof(head));
-  uint8_t *at = out + sizeof(head);
+  uint8_t *at = out + rowsEnd(head.rowCount);
   auto put = [&](const auto &array) {
     size_t size = array.size() * sizeof(array[0]);
     if (size)
@@ -102,7 +128,6 @@ std::span<const uint8_t> StepWriter::finish() {
     std::memset(at + size, 0, padded - size);
     at += padded;
   };
-  put(rows);
   put(tokens);
   put(references);
   put(logits);

@@ -28,6 +28,8 @@ public:
       grow(2 * room + 16);
     return first[used++] = value;
   }
+  /// Gives back the last ones of an `extend`.
+  void cut(size_t size) { used = size; }
   /// What is new is uninitialised.
   T *extend(size_t count) {
     if (count > room - used) [[unlikely]]
@@ -69,25 +71,58 @@ public:
 
   /// A row whose tokens and drafts are added after it, before the next row.
   step::Row &addRow() {
-    step::Row &row = rows.push_back({});
+    step::Row &row = *newRow() = {};
     row.firstToken = uint32_t(tokens.size());
     row.firstDraft = uint32_t(drafts.size());
     return row;
   }
+  /// Rows of one token whose logits are wanted, for a loop over many. What `add` does not set in a
+  /// row is uninitialised.
+  class Decodes {
+  public:
+    step::Row &add(kv::Token id) { return addToken(int32_t(id)); }
+    step::Row &add(step::Reference token) {
+      *reference++ = token;
+      return addToken(-1 - nextReference++);
+    }
+
+  private:
+    friend class StepWriter;
+    step::Row &addToken(int32_t id) {
+      *token++ = {id, 0};
+      *logit++ = nextToken;
+      row->firstToken = nextToken++;
+      row->tokenCount = 1;
+      row->firstDraft = firstDraft;
+      row->draftCount = 0;
+      row->reserved = 0;
+      row->phase = step::Phase::Decode;
+      return *row++;
+    }
+    step::Row *row;
+    step::Token *token;
+    uint32_t *logit;
+    step::Reference *reference;
+    uint32_t nextToken, firstDraft;
+    int32_t nextReference;
+  };
+  /// At most `count` of them; nothing else is added before `end`.
+  Decodes beginDecodes(uint32_t count);
+  void end(const Decodes &decodes);
   /// `ids` as literals, at depths 0, 1, ...
   void addTokens(std::span<const kv::Token> ids);
   void addReference(step::Reference reference, uint32_t depth) {
     tokens.push_back({-1 - int32_t(references.size()), depth});
     references.push_back(reference);
-    ++rows.back().tokenCount;
+    ++lastRow().tokenCount;
   }
   void addLiteral(kv::Token id, uint32_t depth) {
     tokens.push_back({int32_t(id), depth});
-    ++rows.back().tokenCount;
+    ++lastRow().tokenCount;
   }
   void addDraft(step::Draft draft) {
     drafts.push_back(draft);
-    ++rows.back().draftCount;
+    ++lastRow().draftCount;
   }
   /// Logits of the row's last `count` tokens; after its tokens.
   void wantLogits(uint32_t count) {
@@ -98,19 +133,41 @@ public:
   /// What the block manager has to do on the device before the rows.
   void setTables(const kv::StepTables &tables);
 
-  uint32_t rowCount() const { return uint32_t(rows.size()); }
+  uint32_t rowCount() const { return head.rowCount; }
   uint32_t tokenCount() const { return uint32_t(tokens.size()); }
 
   /// Of draft `i` of the present row.
-  uint16_t draftDepth(uint32_t i) const { return drafts[rows.back().firstDraft + i].depth; }
+  uint16_t draftDepth(uint32_t i) const { return drafts[lastRow().firstDraft + i].depth; }
 
   /// The bytes, valid until `buffers` further steps are finished.
   std::span<const uint8_t> finish();
 
 private:
+  /// Bytes of a step, in units of 8 for the alignment.
+  struct Buffer {
+    std::unique_ptr<uint64_t[]> units;
+    size_t room = 0; ///< bytes
+    uint8_t *bytes() const { return reinterpret_cast<uint8_t *>(units.get()); }
+    /// Keeps the first `kept` bytes.
+    void grow(size_t wanted, size_t kept);
+  };
+
+  static size_t rowsEnd(uint32_t count) {
+    return sizeof(step::Header) + size_t(count) * sizeof(step::Row);
+  }
+  step::Row *rowAt(uint32_t index) const {
+    return reinterpret_cast<step::Row *>(ring[nextBuffer].bytes() + rowsEnd(index));
+  }
+  step::Row &lastRow() const { return *rowAt(head.rowCount - 1); }
+  /// Uninitialised. Rows are written where they stay; all else is put behind them in the end.
+  step::Row *newRow() {
+    if (rowsEnd(head.rowCount + 1) > ring[nextBuffer].room) [[unlikely]]
+      ring[nextBuffer].grow(2 * rowsEnd(head.rowCount + 1), rowsEnd(head.rowCount));
+    return rowAt(head.rowCount++);
+  }
+
   StepCapacities capacities;
   step::Header head;
-  Appended<step::Row> rows;
   Appended<step::Token> tokens;
   Appended<step::Reference> references;
   Appended<uint32_t> logits;
@@ -120,7 +177,7 @@ private:
   Appended<step::Copy> copies;
   Appended<step::Free> frees;
   Appended<uint64_t> waits;
-  std::vector<std::vector<uint64_t>> ring; ///< 8-byte units, for the alignment
+  std::vector<Buffer> ring;
   size_t nextBuffer = 0;
 };
 

@@ -62,8 +62,14 @@ void Scheduler::writeRow(const PlannedRow &planned, Flight &flight) {
     writer.wantLogits(planned.tokens);
 
   uint32_t least = prefill ? planned.tokens : 1;
-  flight.rows.push_back({planned.slot, request.generation, planned.tokens, least, planned.drafts,
-                         prefill, planned.samples});
+  flight.rows.push_back({.slot = planned.slot,
+                         .generation = request.generation,
+                         .tokens = planned.tokens,
+                         .least = least,
+                         .drafts = planned.drafts,
+                         .prefill = prefill,
+                         .samples = planned.samples,
+                         .decode = !prefill && planned.tokens == 1});
   ++request.inFlightRows;
   request.inFlightLeast += least;
   request.inFlightMost += planned.tokens;
@@ -74,6 +80,55 @@ void Scheduler::writeRow(const PlannedRow &planned, Flight &flight) {
   }
 }
 
+/// As writeRow, for rows [begin, end) of the plan, which have one token each and yield one.
+void Scheduler::writeDecodes(size_t begin, size_t end, Flight &flight) {
+  size_t at = flight.rows.size();
+  flight.rows.resize(at + end - begin);
+  FlightRow *out = flight.rows.data() + at;
+  StepWriter::Decodes decodes = writer.beginDecodes(uint32_t(end - begin));
+  uint32_t index = writer.rowCount();
+  uint64_t stepId = flight.step;
+  Request *table = requests.data();
+  for (size_t i = begin; i < end; ++i, ++out) {
+    if (i + kAhead < end)
+      fetch(plan[i + kAhead].slot);
+    if (i + kAhead / 2 < end) // its newest token
+      __builtin_prefetch(&table[plan[i + kAhead / 2].slot].tokens.back());
+    uint32_t slot = plan[i].slot;
+    Request &request = table[slot];
+    bool predecessor = request.samplesInFlight > 0;
+    step::Row &row = predecessor
+                         ? decodes.add(step::Reference{request.lastStep, request.lastRow, 0})
+                         : decodes.add(request.tokens.back());
+    row.samplingSeed = request.samplingSeed;
+    row.predecessorStep = predecessor ? request.lastStep : step::kNoStep;
+    row.predecessorRow = predecessor ? request.lastRow : step::kNone;
+    row.tableSlot = request.sequence.slot;
+    row.request = slot;
+    row.generation = request.generation;
+    row.baseLength = request.leastLength();
+    row.lengthBound = request.mostLength() + 1;
+    row.outputPosition = request.given() + request.samplesInFlight;
+    row.outputLimit = request.outputLimit;
+    row.adapter = request.adapter;
+    row.flags = uint8_t(step::kSamples | (request.greedy ? step::kGreedy : 0) |
+                        (request.filter ? step::kFiltered : 0));
+    *out = {.slot = slot,
+            .generation = request.generation,
+            .tokens = 1,
+            .least = 1,
+            .samples = true,
+            .decode = true};
+    ++request.inFlightRows;
+    ++request.inFlightLeast;
+    ++request.inFlightMost;
+    ++request.samplesInFlight;
+    request.lastStep = stepId;
+    request.lastRow = index++;
+  }
+  writer.end(decodes);
+}
+
 std::span<const uint8_t> Scheduler::launch() {
   const kv::StepTables &tables = blocks.closeStep();
   Flight &flight = flights[(flightHead + flightCount) % flights.size()];
@@ -81,12 +136,14 @@ std::span<const uint8_t> Scheduler::launch() {
   flight.rows.clear();
   writer.begin(flight.step);
   writer.setTables(tables);
-  for (size_t i = 0; i < plan.size(); ++i) {
-    if (i + kAhead < plan.size())
-      fetch(plan[i + kAhead].slot);
-    if (i + kAhead / 2 < plan.size()) // its newest token
-      __builtin_prefetch(&requests[plan[i + kAhead / 2].slot].tokens.back());
-    writeRow(plan[i], flight);
+  // Runs of rows that decode, and the others one by one.
+  bool damaged = mutant(SchedulerMutant::PositionRestarts) || mutant(SchedulerMutant::StaleToken);
+  for (size_t i = 0, end; i < plan.size(); i = end) {
+    for (end = i; end < plan.size() && plan[end].decode && !damaged;)
+      ++end;
+    writeDecodes(i, end, flight);
+    if (end < plan.size())
+      writeRow(plan[end++], flight);
   }
   ++flightCount;
   ++launched;

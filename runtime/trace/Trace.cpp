@@ -88,6 +88,11 @@ StatusOr<Trace> readAny(const std::string &path, const TraceOptions &options) {
     return more.status();
   if (!*more)
     return dataLoss("{}: the file is empty; a trace has at least one request", path);
+  if (!(options.ratePerSecond >= 0 && options.ratePerSecond <= 1e9))
+    return invalidArgument(
+        "{}: a rate of {} requests/s; more than 0, up to 1e9, are allowed, and 0 "
+        "for all at once",
+        path, options.ratePerSecond);
   std::string first(line);
   if (first.starts_with(trace::kServeGenHeader))
     return readServeGen(path, true, options);

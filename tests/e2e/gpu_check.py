@@ -63,4 +63,17 @@ done = gpu_check("--binary", LLM_OPT, "--out", "bad", *specs)
 check(done.returncode == 1 and "no CUDA driver" in done.stdout, done.stdout + done.stderr)
 done = gpu_check("--binary", "/nowhere/llm-opt")
 check(done.returncode == 1 and "no llm-opt binary" in done.stderr, done.stderr)
+
+# Mistakes: one line, before anything runs.
+for arguments, message in (
+        (["--binary", "/bin/echo"], "'/bin/echo env --json' prints no report; name an llm-opt with "
+         "--binary"),
+        (["--binary", LLM_OPT, "--spec", "absent.mlir"], "no spec file 'absent.mlir'"),
+        (["--binary", LLM_OPT, "--out", "/dev/null/x"],
+         "the folder '/dev/null/x' cannot be made: Not a directory"),
+        (["--binary", LLM_OPT, "--seconds", "soon"],
+         "argument --seconds: invalid float value: 'soon'"),
+        (["--nope"], "unrecognized arguments: --nope")):
+    done = gpu_check("--device", "cpu", *arguments)
+    check((done.returncode, done.stdout, done.stderr) == (1, "", f"gpu-check: {message}\n"), done)
 print("gpu-check: two specs verified, failures told")

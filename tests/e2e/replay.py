@@ -111,8 +111,24 @@ REFUSED = [
      "h200, b200, l40s, rtx4090"),
     (["azure.csv", "--rate", "3"], "azure.csv: a rate of 3 requests/s was given, but this trace has "
      "arrival times; scale them with --speed"),
-    (["azure.csv", "--speed", "0"], "speed 0, acceptance 0, host time 5e-05 s; a positive speed, an "
-     "acceptance from 0 to 1 and a time of 0 or more are allowed"),
+    *[(["azure.csv", option, value], f"speed {speed}, acceptance {acceptance}; a speed above 0 and "
+       "up to 1e+09 and an acceptance from 0 to 1 are allowed")
+      for option, value, speed, acceptance in (
+          ("--speed", "0", "0", "0"), ("--speed", "nan", "nan", "0"), ("--speed", "inf", "inf", "0"),
+          ("--acceptance", "2", "1", "2"), ("--acceptance", "nan", "1", "nan"))],
+    *[(["azure.csv", option, value], f"host time {host} s, launch time {launch} s, goals {first} and "
+       f"{each} s; each may be 0 to 1e+06 s")
+      for option, value, host, launch, first, each in (
+          ("--host-time", "-1", "-1e-06", "0.0002", "2", "0.1"),
+          ("--launch-time", "nan", "5e-05", "nan", "2", "0.1"),
+          ("--launch-time", "-1", "5e-05", "-1", "2", "0.1"),
+          ("--ttft-goal", "nan", "5e-05", "0.0002", "nan", "0.1"),
+          ("--tpot-goal", "-1", "5e-05", "0.0002", "2", "-1"))],
+    *[(["azure.csv", "--rate", rate], f"azure.csv: a rate of {rate} requests/s; more than 0, up to "
+       "1e9, are allowed, and 0 for all at once") for rate in ("nan", "-1", "inf")],
+    *[(["azure.csv", "--host-memory", size], f"{size} GB of host memory; 0 to 1e+06 are allowed")
+      for size in ("-1", "nan", "1e+300")],
+    (["azure.csv", "--accelerators", "9999999"], "9999999 accelerators; 1 to 1024 are allowed"),
     (["azure.csv", "--budget", "100"], "a budget of 100 tokens a step; 256 running requests with 0 "
      "drafts each need more than 256; raise the budget or lower the number of requests"),
 ]

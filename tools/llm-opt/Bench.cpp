@@ -157,6 +157,13 @@ llvm::Expected<bool> benchSpec(mlir::func::FuncOp function, const std::string &p
 }
 
 int run(const Options &options) {
+  // Before anything is measured: all files are there and hold specs.
+  std::vector<std::unique_ptr<SpecFile>> files;
+  for (const std::string &path : options.specs) {
+    files.push_back(SpecFile::open(path));
+    if (!files.back() || files.back()->specs(options.function).empty())
+      return 1;
+  }
   llvm::Expected<Place> place = openPlace(options.device, /*cached=*/true);
   if (!place)
     return fail("bench", place.takeError());
@@ -170,19 +177,13 @@ int run(const Options &options) {
         facts.kind == runtime::DeviceKind::Sim ? "; a simulator: its times say nothing about a GPU"
                                                : "");
   bool passed = true;
-  for (const std::string &path : options.specs) {
-    std::unique_ptr<SpecFile> file = SpecFile::open(path);
-    std::vector<mlir::func::FuncOp> specs =
-        file ? file->specs(options.function) : std::vector<mlir::func::FuncOp>();
-    if (specs.empty())
-      return 1;
-    for (mlir::func::FuncOp spec : specs) {
-      llvm::Expected<bool> one = benchSpec(spec, path, options, *place, *copy);
+  for (size_t i = 0; i < files.size(); ++i)
+    for (mlir::func::FuncOp spec : files[i]->specs(options.function)) {
+      llvm::Expected<bool> one = benchSpec(spec, options.specs[i], options, *place, *copy);
       if (!one)
         return fail("bench", one.takeError());
       passed &= *one;
     }
-  }
   return passed ? 0 : 1;
 }
 

@@ -52,6 +52,10 @@ Status settle(Options &options) {
     LLMOPT_ASSIGN(device, replayDevice(options.device, options.replay.model));
     options.replay.device = device;
   }
+  constexpr double kMostGigabytes = 1e6;
+  if (!(options.hostGigabytes >= 0 && options.hostGigabytes <= kMostGigabytes))
+    return invalidArgument("{:g} GB of host memory; 0 to {:g} are allowed", options.hostGigabytes,
+                           kMostGigabytes);
   options.replay.hostBytes = uint64_t(options.hostGigabytes * 1e9);
   options.replay.hostSeconds = options.hostMicroseconds * 1e-6;
   options.replay.prefixCache = !options.withoutCache;

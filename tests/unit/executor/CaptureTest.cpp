@@ -6,6 +6,8 @@
 
 #include "runtime/device/ParamBlock.h"
 
+#include <cmath>
+
 namespace llmopt::test {
 namespace {
 
@@ -127,6 +129,111 @@ TEST(Captured, GroupsThatABucketLeavesOutAreLaunched) {
   EXPECT_EQ(watched.server.executor->captureCounters().eager, 0u);
   EXPECT_GT(watched.device->launches(), before);
   EXPECT_EQ(watched.device->replays(), watched.server.steps) << "one layer";
+}
+
+/// A model that only copies: the query of a layer is the output of the one before, keys and values
+/// follow from token and position.
+class CopyingLayers : public TinyLayers {
+public:
+  static constexpr uint32_t kTokens = 256; ///< the server's budget
+  CopyingLayers(const TinyModel &model, RecordingDevice &device)
+      : TinyLayers(model), device(device) {
+    for (int i = 0; i < 3; ++i) {
+      size_t width = i ? model.keyWidth() : model.queryWidth();
+      staging[i].resize(kTokens * width);
+      memory[i] = *device.allocate(staging[i].size() * sizeof(float));
+    }
+    rows.resize(staging[0].size());
+  }
+
+  bool worksOnStream() const override { return true; }
+  Status begin(const ModelBatch &batch) override {
+    device.setInStep(true);
+    asked.assign(batch.logits.begin(), batch.logits.end());
+    for (int i = 0; i < 3; ++i) {
+      size_t width = staging[i].size() / kTokens;
+      for (size_t token = 0; token < batch.ids.size(); ++token)
+        for (size_t d = 0; d < width; ++d)
+          staging[i][token * width + d] =
+              float(std::sin(batch.ids[token] * (d + 1.0) + batch.positions[token] * (i + 0.3)));
+      LLMOPT_RETURN_IF_ERROR(batch.stream->copyIn(memory[i].data(), staging[i].data(),
+                                                  staging[i].size() * sizeof(float)));
+    }
+    return {};
+  }
+  Status project(const ModelBatch &batch, uint32_t, const LayerArrays &arrays) override {
+    void *to[] = {arrays.query, arrays.key, arrays.value};
+    for (int i = 0; i < 3; ++i)
+      LLMOPT_RETURN_IF_ERROR(batch.stream->copyWithin(to[i], memory[i].data(), memory[i].size()));
+    return {};
+  }
+  Status absorb(const ModelBatch &batch, uint32_t, const LayerArrays &arrays) override {
+    return batch.stream->copyWithin(memory[0].data(), arrays.output, memory[0].size());
+  }
+  Status finish(const ModelBatch &batch) override {
+    device.setInStep(false);
+    LLMOPT_RETURN_IF_ERROR(
+        batch.stream->copyOut(rows.data(), memory[0].data(), rows.size() * sizeof(float)));
+    return batch.stream->synchronize();
+  }
+  StatusOr<kv::Token> sample(const SampleQuery &query) override {
+    size_t width = rows.size() / kTokens;
+    uint64_t hash = hashOf(std::span(rows).subspan(asked[query.logit] * width, width));
+    std::vector<uint64_t> &of = hashes[{query.row->row->request, query.row->row->generation}];
+    of.resize(std::max<size_t>(of.size(), query.position + 1));
+    of[query.position] = hash;
+    return kv::Token(hash % 256);
+  }
+
+private:
+  RecordingDevice &device;
+  std::vector<float> staging[3], rows;
+  std::vector<uint32_t> asked;
+  DeviceMemory memory[3];
+};
+
+// Where the model's own work can be captured, a step of all layers of all groups is one replay;
+// each bit is that of steps that were launched.
+TEST(Captured, AModelOnTheStreamIsOneReplayAStep) {
+  std::vector<Answer> answers[2];
+  for (bool captured : {false, true}) {
+    ServerOptions options;
+    options.groups = {{{0}, 16, 0, 0}, {{1}, 8, 40, 2}};
+    options.scheduler.stepsInFlight = 2;
+    if (captured)
+      options.captures = {{.maxRows = 16, .maxQueryTokens = 1, .phases = kDecodes},
+                          {.maxRows = 16, .maxQueryTokens = 256, .phases = kAllPhases}};
+    auto device = std::make_shared<RecordingDevice>(*CpuDevice::create(2));
+    options.device = device;
+    TinyModel model{TinyConfig()};
+    CopyingLayers layers(model, *device);
+    Server server(options, layers);
+    if (captured)
+      device->seal();
+    for (uint32_t i = 0; i < 6; ++i) {
+      std::vector<kv::Token> prompt = promptOf(i, 20 + 37 * i);
+      RequestParams params;
+      params.prompt = prompt;
+      params.maxNewTokens = 3 + 6 * i;
+      ASSERT_TRUE(server.add(params).ok());
+    }
+    server.runOut();
+    EXPECT_EQ(device->replays(), captured ? server.steps : 0);
+    EXPECT_EQ(device->faults(), std::vector<std::string>());
+    if (captured)
+      for (uint64_t steps : server.executor->captureCounters().replayed)
+        EXPECT_GT(steps, 0u) << "each bucket has its steps";
+    for (const Outcome &outcome : server.outcomes) {
+      answers[captured].push_back(outcome.answer);
+      answers[captured].back().logits =
+          layers.hashes[{outcome.handle.slot, outcome.handle.generation}];
+      EXPECT_EQ(outcome.answer.tokens.size(), outcome.asked);
+    }
+  }
+  for (size_t i = 0; i < answers[0].size(); ++i) {
+    EXPECT_EQ(answers[0][i].tokens, answers[1][i].tokens);
+    EXPECT_EQ(answers[0][i].logits, answers[1][i].logits);
+  }
 }
 
 // What the device is there for: it must see each of them.

@@ -155,14 +155,124 @@ TEST(KvGroup, PageSizesMayDiffer) {
   EXPECT_EQ(story.pagesOf(b, 1).size(), 4u);
 }
 
+namespace {
+
+/// Bytes of a quantised pool: in each page 4 slots of 4 bytes, then a scale of 2 bytes a slot. What
+/// is moved is as long as the block manager says that a page is.
+struct QuantisedBytes : PageMover {
+  static constexpr uint32_t kSlots = 4, kData = 16, kPage = kData + 8;
+
+  explicit QuantisedBytes(uint32_t pages, uint32_t hostPages)
+      : device(pages * kPage), host(hostPages * kPage) {}
+
+  EventId copyOut(std::span<const PageMove> moves, StepId) override {
+    for (const PageMove &move : moves)
+      copy(device, move.device, host, move.host);
+    return 1;
+  }
+  EventId copyIn(std::span<const PageMove> moves, StepId) override {
+    for (const PageMove &move : moves)
+      copy(host, move.host, device, move.device);
+    return 1;
+  }
+  bool done(EventId) override { return true; }
+  void apply(const StepTables &tables) {
+    for (const PageCopy &each : tables.copies)
+      copy(device, each.from, device, each.to);
+  }
+  /// Position i of a text: value and scale follow from the token.
+  void write(PageId page, uint32_t slot, Token token) {
+    for (uint32_t byte = 0; byte < 4; ++byte)
+      at(page, slot * 4 + byte) = uint8_t(token + byte);
+    for (uint32_t byte = 0; byte < 2; ++byte)
+      at(page, kData + slot * 2 + byte) = uint8_t(200 - token - byte);
+  }
+  void expect(PageId page, uint32_t slot, Token token) {
+    for (uint32_t byte = 0; byte < 4; ++byte)
+      EXPECT_EQ(at(page, slot * 4 + byte), uint8_t(token + byte)) << "data of token " << token;
+    for (uint32_t byte = 0; byte < 2; ++byte)
+      EXPECT_EQ(at(page, kData + slot * 2 + byte), uint8_t(200 - token - byte))
+          << "scale of token " << token;
+  }
+
+  BlockManager *kv = nullptr;
+
+private:
+  uint8_t &at(PageId page, uint32_t byte) { return device.at(size_t(page) * kPage + byte); }
+  void copy(const std::vector<uint8_t> &from, PageId source, std::vector<uint8_t> &to,
+            PageId target) {
+    size_t bytes = kv->options().groups[0].pageBytes();
+    for (size_t i = 0; i < bytes; ++i)
+      to.at(size_t(target) * bytes + i) = from.at(size_t(source) * bytes + i);
+  }
+
+  std::vector<uint8_t> device, host;
+};
+
+} // namespace
+
+// Copy on write, a hit in the middle of a page, and host memory there and back.
 TEST(KvGroup, AQuantisedPageMovesWithItsScales) {
-  GroupSpec group = fullGroup(4, 64);
-  group.scaleBytes = 16;
-  EXPECT_EQ(group.pageBytes(), 80u);
+  GroupSpec group = fullGroup(QuantisedBytes::kSlots, QuantisedBytes::kData);
+  group.scaleBytes = QuantisedBytes::kPage - QuantisedBytes::kData;
   ManagerOptions options = optionsFor({group}, 10);
-  EXPECT_EQ(options.budgetBytes, 800u);
-  Story story(options);
-  EXPECT_EQ(story.kv->pool().layout().capacity(0), 10u);
+  options.hostBytes = 4 * QuantisedBytes::kPage;
+  QuantisedBytes bytes(10, 4);
+  Story story(options, &bytes);
+  bytes.kv = story.kv.get();
+  auto write = [&](SequenceId id, uint32_t begin, uint32_t end, Token first) {
+    for (uint32_t i = begin; i < end; ++i)
+      bytes.write(story.kv->pageAt(id, 0, i / 4), i % 4, first + i);
+  };
+  auto expect = [&](SequenceId id, uint32_t end, Token first) {
+    for (uint32_t i = 0; i < end; ++i)
+      bytes.expect(story.kv->pageAt(id, 0, i / 4), i % 4, first + i);
+  };
+  SequenceId parent = story.run(text(0, 10));
+  write(parent, 0, 10, 0);
+  SequenceId child;
+  ASSERT_EQ(story.kv->fork(parent, child), Reply::Ok);
+  story.open();
+  ASSERT_EQ(story.kv->reserve(child, 1), Reply::Ok);
+  const StepTables &forked = story.kv->closeStep();
+  ASSERT_EQ(forked.copies.size(), 1u);
+  bytes.apply(forked);
+  StepId step = forked.step;
+  write(child, 10, 11, 0);
+  ASSERT_EQ(story.kv->commit(child, step, text(10, 1)), Reply::Ok);
+  story.kv->completeStep(step);
+  write(parent, 8, 10, 90); // of its own now: nobody else sees it
+  expect(child, 11, 0);
+
+  // Out, its pages to others, and back.
+  ASSERT_EQ(story.kv->swapOut(child), Reply::Ok);
+  story.kv->finish(parent);
+  story.kv->poll();
+  SequenceId other = story.run(text(100, 36));
+  write(other, 0, 36, 100);
+  story.kv->finish(other);
+  ASSERT_EQ(story.kv->swapIn(child), Reply::Ok);
+  story.kv->poll();
+  expect(child, 11, 0);
+  story.kv->finish(child);
+
+  // A page of 100 ... is used up to its middle.
+  std::vector<Token> begins = text(100, 8);
+  std::vector<Token> differs = text(100, 6);
+  differs.insert(differs.end(), {7, 7});
+  SequenceId whole = story.run(begins);
+  write(whole, 0, 8, 100);
+  story.kv->finish(whole);
+  Prompt prompt = story.prompt(differs);
+  story.open();
+  Admission admission = story.kv->admit(prompt, 8);
+  ASSERT_EQ(admission.hit.tokens, 6u);
+  const StepTables &hit = story.kv->closeStep();
+  ASSERT_EQ(hit.copies.size(), 1u);
+  bytes.apply(hit);
+  expect(admission.sequence, 6, 100);
+  story.kv->finish(admission.sequence);
+  story.kv->completeStep(hit.step);
 }
 
 // ---- One budget

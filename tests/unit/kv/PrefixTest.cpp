@@ -124,6 +124,23 @@ TEST(KvPrefix, AnAcceptedBranchIsHitOnceItIsInPlace) {
   EXPECT_EQ(story.hits(text(0, 9)), 8u);
 }
 
+// The same for a row of whole blocks that begins at a block's border.
+TEST(KvPrefix, BlocksOfABranchThatIsNotInPlaceWait) {
+  ManagerOptions options = optionsFor({fullGroup(4)}, 16);
+  options.maxDraft = 8;
+  options.cache.partialHits = false;
+  Story story(options);
+  SequenceId a = story.run(text(0, 8));
+  story.open();
+  story.kv->reserve(a, 9);
+  StepId step = story.close();
+  EXPECT_EQ(story.kv->commit(a, step, text(8, 8), 2), Reply::Ok);
+  story.kv->completeStep(step);
+  EXPECT_EQ(story.hits(text(0, 17)), 12u);
+  story.extend(a, {16});
+  EXPECT_EQ(story.hits(text(0, 17)), 16u);
+}
+
 // vllm-project/vllm p#29387: two prompts of one step share nothing that it computes.
 TEST(KvPrefix, NothingIsHitInTheStepThatComputesIt) {
   Story story({fullGroup(1)}, 16);
@@ -163,6 +180,32 @@ TEST(KvPrefix, ADuplicateTakesTheEvictedPagesPlace) {
   story.kv->finish(b);
   EXPECT_EQ(story.hits(text(0, 9)), 8u);
   story.kv->finish(other);
+}
+
+// A prompt that asks again hears of pages that have gone since, though their blocks' nodes live on.
+TEST(KvPrefix, ARememberedAnswerEndsWithItsPages) {
+  ManagerOptions options = optionsFor({fullGroup(4)}, 6);
+  options.cache.partialHits = false;
+  Story story(options);
+  std::vector<Token> same = text(0, 8), more = text(0, 9), others = text(100, 14);
+  Prompt first = story.prompt(same), second = story.prompt(same), asked = story.prompt(more);
+  EXPECT_EQ(story.kv->match(asked).tokens, 0u);
+  story.open();
+  SequenceId a = story.kv->admit(first, 8).sequence, b = story.kv->admit(second, 8).sequence;
+  StepId step = story.close();
+  EXPECT_EQ(story.kv->match(asked).tokens, 0u);
+  story.kv->commit(a, step, same);
+  story.kv->commit(b, step, same);
+  story.kv->completeStep(step);
+  story.kv->finish(a);
+  EXPECT_EQ(story.kv->match(asked).tokens, 8u) << "it came since";
+  Prompt other = story.prompt(others);
+  other.neverInsert = true; // nothing but the loss changes the cache
+  story.open();
+  EXPECT_EQ(story.kv->admit(other, 14).reply, Reply::Ok); // two free pages, then both of a
+  EXPECT_EQ(story.kv->match(asked).tokens, 0u);
+  story.kv->cancelStep();
+  story.kv->finish(b);
 }
 
 // huggingface/text-generation-inference p#2489: dropped before its first step ran.
@@ -303,6 +346,24 @@ TEST(KvPrefix, TenThousandCollisionsKeepBucketsShort) {
   EXPECT_LE(story.kv->cache().liveNodes(), 2 * PrefixCache::kMaxChain + 1);
   for (Token i = 0; i < 100; ++i)
     EXPECT_EQ(story.hits(text(1000000 + i * 10, 5)), 0u);
+}
+
+// Nor does what was evicted count: a sequence whose blocks take the place of others goes on
+// inserting.
+TEST(KvPrefix, BlocksThatWereEvictedCloseNoBucket) {
+  for (Token seed = 0; seed < 8; ++seed) {
+    ManagerOptions options = optionsFor({fullGroup(4)}, 24);
+    options.cache.hashBits = 1;
+    options.cache.seed = seed;
+    options.cache.partialHits = false;
+    Story story(options);
+    story.remember(text(1000, 85));
+    SequenceId a = story.run(text(0, 5));
+    for (Token at = 5; at < 57; at += 4)
+      story.extend(a, text(at, 4));
+    EXPECT_EQ(story.hits(text(0, 57)), 56u) << seed;
+    story.kv->finish(a);
+  }
 }
 
 // GeeeekExplorer/nano-vllm p#210: block 256, prompt 465, hit 256: 209 tokens run.

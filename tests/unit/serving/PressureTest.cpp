@@ -139,6 +139,54 @@ TEST(Pressure, NeedIsCountedInPages) {
   story.checkAll();
 }
 
+// Beside what runs, two pages are left alone for it to grow by.
+TEST(Pressure, WhatRunsHasRoomToGrow) {
+  StoryOptions options;
+  options.pages = 8;
+  options.cache = false;
+  options.scheduler.growthTokens = 8; // 2 pages of 4
+  Story story(options);
+  story.add('A', {.prompt = 8, .answer = 4});
+  EXPECT_EQ(story.step(), "A:0+8!");
+  story.add('B', {.prompt = 20, .answer = 1}); // 5 pages; 6 are free
+  EXPECT_EQ(story.step(), "A:8+1!");
+  EXPECT_EQ(story.step(), "A:9+1!");
+  EXPECT_EQ(story.step(), "A:10+1!");
+  EXPECT_EQ(story.step(), "B:0+20!");
+}
+
+TEST(Pressure, OfEqualsTheYoungestGoes) {
+  StoryOptions options;
+  options.pages = 6;
+  options.cache = false;
+  options.scheduler.growthTokens = 0;
+  Story story(options);
+  for (char name : {'A', 'B', 'C'}) // A is the ward
+    story.add(name, {.prompt = 7, .answer = 6});
+  EXPECT_EQ(story.step(), "A:0+7! B:0+7! C:0+7!");
+  EXPECT_EQ(story.step(), "A:7+1! B:7+1! C:7+1!");
+  EXPECT_EQ(story.step(), "A:8+1! B:8+1!") << "three pages are wanted, none is free";
+  story.runOut();
+  story.expectEmpty();
+}
+
+// A waiter that fits beside the chunks computed so far, and not beside the whole prompt, waits.
+TEST(Pressure, TheRestOfARunningPromptIsPromised) {
+  StoryOptions options;
+  options.pages = 12;
+  options.scheduler.tokenBudget = 24;
+  options.scheduler.chunkTokens = 16;
+  options.scheduler.growthTokens = 0;
+  Story story(options);
+  story.add('A', {.prompt = 40, .answer = 1}); // 10 pages of 4
+  EXPECT_EQ(story.step(), "A:0+16");
+  story.add('B', {.prompt = 12, .answer = 1}); // 3
+  EXPECT_EQ(story.step(), "A:16+16") << "4 pages are free, 2 of them A's";
+  EXPECT_EQ(story.step(), "A:32+8!");
+  EXPECT_EQ(story.step(), "B:0+12!");
+  EXPECT_EQ(story.scheduler->metrics().preemptions, 0u);
+}
+
 // A22 (vllm-project/vllm#31731, p#33499, p#35852): the policy is to pass a waiter that does not
 // fit, up to `lookahead`; after `ageSteps` freed pages are kept for it.
 TEST(Pressure, SmallRequestsPassTheLargeOneUntilItIsAged) {

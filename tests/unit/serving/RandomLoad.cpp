@@ -210,7 +210,7 @@ void RandomLoad::play(const std::function<bool()> &stop) {
     EXPECT_TRUE(story.scheduler->transferFailed(incoming.back().transfer));
     incoming.pop_back();
   }
-  uint64_t positions = 0;
+  uint64_t positions = 0, given = 0, gaps = 0;
   for (size_t i = 0; i < next; ++i) {
     char name = kNames[i];
     uint32_t expected = story.asked[name].answer;
@@ -222,9 +222,14 @@ void RandomLoad::play(const std::function<bool()> &stop) {
     if (!cut.contains(name) && !load.events)
       EXPECT_LE(story.endStep[name] - bornAt[name], boundOf[name]) << name;
     positions += story.asked[name].prompt + story.asked[name].answer - 1;
+    size_t tokens = story.answers[name].size();
+    given += tokens;
+    gaps += tokens ? tokens - 1 : 0;
   }
   story.expectEmpty();
   const ServingMetrics &metrics = story.scheduler->metrics();
+  EXPECT_EQ(metrics.generationTokensTotal, given);
+  EXPECT_EQ(metrics.interToken.count(), gaps);
   if (!load.aborts && !load.events)
     EXPECT_EQ(metrics.tokensComputed, positions - metrics.tokensReused + metrics.tokensRecomputed +
                                           metrics.tokensRejected + metrics.tokensDiscarded);

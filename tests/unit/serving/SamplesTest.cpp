@@ -48,7 +48,7 @@ TEST(Samples, ShareThePagesOfTheirPromptAndCopyTheLast) {
 
 TEST(Samples, HaveSeedsOfTheirOwn) {
   Story story;
-  story.addSamples("ABC", {.prompt = 8, .answer = 2, .seed = 40});
+  story.addSamples("ABC", {.prompt = 8, .answer = 2, .seed = 40, .greedy = false});
   story.step();
   story.step();
   auto input = StepInput::parse(story.lastBytes);

@@ -1,4 +1,5 @@
 // Steps as bytes: what is refused, and that nothing but the bytes is needed to run them.
+#include "runtime/scheduler/StepChecksum.h"
 #include "tests/unit/serving/Story.h"
 
 #include <cstring>
@@ -142,6 +143,44 @@ TEST(StepBytes, EachFieldOfARowComesBackAsItWasWritten) {
   EXPECT_EQ(input->frees()[0].page, 9);
   EXPECT_EQ(input->waits()[0], 77u);
   EXPECT_EQ(input->header().tableVersion, 11u);
+}
+
+// Ranks on different processors hash the same bytes: the fastest form gives what the plain one
+// does.
+TEST(StepBytes, TheChecksumIsTheSameOnEveryProcessor) {
+  constexpr size_t kField = offsetof(step::Header, checksum), kBehind = kField + 8;
+  std::vector<uint8_t> bytes(5000);
+  for (size_t i = 0; i < bytes.size(); ++i)
+    bytes[i] = uint8_t(i * 37 + i / 251);
+  for (size_t count : {96u, 112u, 240u, 264u, 272u, 1024u, 1056u, 4097u, 5000u}) {
+    uint64_t front = hashPortably(bytes.data(), kField, 0);
+    EXPECT_EQ(stepChecksum(std::span(bytes).first(count)),
+              hashPortably(bytes.data() + kBehind, count - kBehind, front))
+        << count << " bytes";
+  }
+}
+
+TEST(StepBytes, AStepBeyondTheCapacitiesIsWrittenAllTheSame) {
+  StepWriter writer({.rows = 1, .tokens = 1, .tableSlots = 8, .pages = 1});
+  for (uint32_t rows : {1u, 7u, 300u}) {
+    writer.begin(rows + 1);
+    std::vector<kv::Token> ids(20);
+    for (uint32_t r = 0; r < rows; ++r) {
+      for (kv::Token &id : ids)
+        id = r * 100 + uint32_t(&id - ids.data());
+      step::Row &row = writer.addRow();
+      row.request = r;
+      row.lengthBound = 20;
+      writer.addTokens(ids);
+    }
+    auto input = StepInput::parse(writer.finish());
+    ASSERT_TRUE(input.ok()) << input.status().toString();
+    ASSERT_EQ(input->rows().size(), rows);
+    for (uint32_t r = 0; r < rows; ++r) {
+      EXPECT_EQ(input->rows()[r].request, r);
+      EXPECT_EQ(input->tokensOf(input->rows()[r])[19].id, int32_t(r * 100 + 19));
+    }
+  }
 }
 
 TEST(StepBytes, DamagedBytesAreRefused) {

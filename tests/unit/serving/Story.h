@@ -8,6 +8,7 @@
 #include "runtime/kv/Pool.h"
 #include "runtime/scheduler/Scheduler.h"
 
+#include <algorithm>
 #include <deque>
 #include <functional>
 #include <gtest/gtest.h>
@@ -53,7 +54,7 @@ struct Ask {
   int64_t deadline = kNoDeadline;
   std::vector<kv::Token> stops = {};
   TokenFilter *filter = nullptr;
-  bool logprobs = false;
+  bool logprobs = false, greedy = true;
   uint32_t remote = 0; ///< tokens that a peer has
 };
 
@@ -112,6 +113,7 @@ public:
     params.stopTokens = ask.stops;
     params.filter = ask.filter;
     params.promptLogprobs = ask.logprobs;
+    params.greedy = ask.greedy;
     params.remoteTokens = ask.remote;
     std::vector<RequestHandle> given(samples.size());
     LLMOPT_RETURN_IF_ERROR(scheduler->submit(params, given, now));
@@ -162,6 +164,10 @@ public:
     ++steps;
     for (const step::Row &row : input->rows())
       checkRow(*input, row);
+    EXPECT_EQ(input->references().size(),
+              size_t(std::ranges::count_if(input->tokens(),
+                                           [](const step::Token &token) { return token.id < 0; })))
+        << "each reference is a token's";
     std::string text;
     for (const step::Row &row : input->rows()) {
       text += fmt::format("{}{}:{}{}+{}", text.empty() ? "" : " ", names[row.request],
@@ -227,7 +233,16 @@ public:
                   options.scheduler.stepsInFlight)
             << "the device keeps no more steps than may be in flight";
     EXPECT_LE(row.lengthBound, ask.prompt + ask.answer) << name;
+    // What keys its random numbers, and ends its answer. Behind a row in flight: at least.
+    if (row.flags & step::kSamples) {
+      uint32_t last = row.phase == step::Phase::Prefill ? row.tokenCount : 1;
+      EXPECT_EQ(row.outputPosition, row.baseLength + last - ask.prompt) << name;
+    }
     EXPECT_LT(row.outputPosition, ask.answer) << name;
+    EXPECT_EQ(row.outputLimit, ask.answer) << name;
+    EXPECT_EQ(row.adapter, ask.adapter) << name;
+    EXPECT_EQ((row.flags & step::kGreedy) != 0, ask.greedy) << name;
+    EXPECT_EQ((row.flags & step::kFiltered) != 0, ask.filter != nullptr) << name;
     EXPECT_LE(input.tokens().size(), options.scheduler.tokenBudget);
   }
   /// One synchronous step.

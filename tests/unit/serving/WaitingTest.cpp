@@ -131,6 +131,21 @@ TEST(Waiting, ARunningRequestGetsATokenInEachStepUnlessItIsPreempted) {
   }
 }
 
+// The bound on waiting counts on it: at least a chunk of the ward in each step.
+TEST(Waiting, TheWardsPrefillGoesBeforeThoseAdmittedEarlier) {
+  StoryOptions options;
+  options.scheduler.tokenBudget = 24;
+  options.scheduler.chunkTokens = 16;
+  Story story(options);
+  story.add('L', {.prompt = 40, .answer = 1, .priority = 1});
+  EXPECT_EQ(story.step(), "L:0+16");
+  story.add('H', {.prompt = 40, .answer = 1}); // the oldest of the highest class
+  EXPECT_EQ(story.step(), "L:16+16 H:0+8");
+  EXPECT_EQ(story.step(), "H:8+16 L:32+8!");
+  story.runOut();
+  story.expectEmpty();
+}
+
 TEST(Waiting, TheWardIsNeverPreemptedWhateverComes) {
   for (uint32_t steps : {1u, 2u, 4u}) {
     StoryOptions options = small(steps);

@@ -1,4 +1,4 @@
-#include "runtime/plan/split/Deal.h"
+#include "runtime/plan/split/DealItems.h"
 
 #include <algorithm>
 #include <bit>
@@ -16,7 +16,7 @@ uint32_t sizeOf(uint64_t cost) {
 
 } // namespace
 
-Deal::Deal(uint32_t workers, uint32_t attends, uint64_t pieces, uint64_t itemRoom) {
+DealItems::DealItems(uint32_t workers, uint32_t attends, uint64_t pieces, uint64_t itemRoom) {
   lots.reserve(pieces);
   sorted.reserve(pieces);
   sizeEnds.resize(kSizes + 1);
@@ -25,8 +25,8 @@ Deal::Deal(uint32_t workers, uint32_t attends, uint64_t pieces, uint64_t itemRoo
   workerOf.reserve(itemRoom);
 }
 
-void Deal::collect(const PlanContext &context, std::span<const RowBlock> blocks,
-                   std::span<const RowTile> tiles, const Pieces &pieces) {
+void DealItems::collect(const PlanContext &context, std::span<const RowBlock> blocks,
+                        std::span<const RowTile> tiles, const SplitByRule &pieces) {
   lots.clear();
   items = 0;
   for (const RowBlock &block : blocks) {
@@ -51,7 +51,7 @@ void Deal::collect(const PlanContext &context, std::span<const RowBlock> blocks,
 }
 
 /// Walks lots of about the same size and what the workers have left side by side.
-void Deal::fill(std::span<const Lot> some, uint32_t heads, uint64_t mean) {
+void DealItems::fill(std::span<const Lot> some, uint32_t heads, uint64_t mean) {
   auto roomOf = [&](size_t worker) { return mean > loads[worker] ? mean - loads[worker] : 0; };
   size_t worker = 0;
   uint64_t place = 0, room = roomOf(0);
@@ -74,9 +74,10 @@ void Deal::fill(std::span<const Lot> some, uint32_t heads, uint64_t mean) {
   }
 }
 
-std::span<const uint16_t> Deal::deal(const PlanContext &context, std::span<const RowBlock> blocks,
-                                     std::span<const RowTile> tiles, const Pieces &pieces,
-                                     uint32_t workers) {
+std::span<const uint16_t> DealItems::deal(const PlanContext &context,
+                                          std::span<const RowBlock> blocks,
+                                          std::span<const RowTile> tiles, const SplitByRule &pieces,
+                                          uint32_t workers) {
   collect(context, blocks, tiles, pieces);
   workerOf.resize(items);
   std::fill(counts.begin(), counts.end(), 0);

@@ -1,27 +1,14 @@
 // Splits of the other policies: a fixed number, at absolute key positions, or none. A tile's
-// parts depend on the tile alone; then they are dealt as wholes (Deal.h).
+// parts depend on the tile alone; then they are dealt as wholes (DealItems.h).
 #pragma once
 
 #include "runtime/plan/RowTiles.h"
+#include "runtime/plan/split/SplitRule.h"
 
 #include <span>
 #include <vector>
 
 namespace llmopt::runtime {
-
-/// The split rule of one plan, after program and options have been reconciled.
-struct SplitRule {
-  SplitPolicy policy = SplitPolicy::None;
-  uint32_t splits = 1;    ///< Fixed
-  uint32_t splitKeys = 0; ///< ByLength; rounded up to whole key tiles for each variant
-};
-
-/// Reconciles what the options ask with what the program was compiled for.
-StatusOr<SplitRule> chooseSplitRule(const bundle::AttentionFacts &facts, const PlanOptions &options,
-                                    bool batchInvariant);
-
-/// Split length of a variant: whole key tiles.
-int64_t splitLength(const SplitRule &rule, int64_t tileKeys);
 
 /// A part of a row tile's keys.
 struct Piece {
@@ -30,13 +17,13 @@ struct Piece {
 };
 
 /// The parts of all row tiles, in their order.
-class Pieces {
+class SplitByRule {
 public:
   struct Room {
     uint64_t pieces = 0, tiles = 0; ///< of one head
   };
-  Pieces() = default;
-  explicit Pieces(const Room &room) : room(room) {
+  SplitByRule() = default;
+  explicit SplitByRule(const Room &room) : room(room) {
     list.reserve(room.pieces);
     counts.reserve(room.tiles);
     first.reserve(room.tiles + 1);

@@ -6,21 +6,21 @@
 #pragma once
 
 #include "runtime/plan/RowTiles.h"
-#include "runtime/plan/split/Pieces.h"
+#include "runtime/plan/split/SplitByRule.h"
 
 #include <span>
 #include <vector>
 
 namespace llmopt::runtime {
 
-class Deal {
+class DealItems {
 public:
-  Deal() = default;
-  Deal(uint32_t workers, uint32_t attends, uint64_t pieces, uint64_t items);
+  DealItems() = default;
+  DealItems(uint32_t workers, uint32_t attends, uint64_t pieces, uint64_t items);
 
   /// Worker of each item: block after block, head after head, tile after tile, part after part.
   std::span<const uint16_t> deal(const PlanContext &context, std::span<const RowBlock> blocks,
-                                 std::span<const RowTile> tiles, const Pieces &pieces,
+                                 std::span<const RowTile> tiles, const SplitByRule &pieces,
                                  uint32_t workers);
   /// Items of each worker in a kernel's list.
   std::span<const uint32_t> countsOf(uint32_t attend) const {
@@ -36,7 +36,7 @@ private:
   static constexpr uint32_t kSizes = 512;
 
   void collect(const PlanContext &context, std::span<const RowBlock> blocks,
-               std::span<const RowTile> tiles, const Pieces &pieces);
+               std::span<const RowTile> tiles, const SplitByRule &pieces);
   void fill(std::span<const Lot> lots, uint32_t heads, uint64_t mean);
 
   std::vector<Lot> lots, sorted;

@@ -1,4 +1,4 @@
-#include "runtime/plan/split/Pieces.h"
+#include "runtime/plan/split/SplitByRule.h"
 
 #include <algorithm>
 
@@ -29,35 +29,9 @@ void forVisibleBlocks(const RowTile &tile, const KeySet *keys, int64_t tileKeys,
 
 } // namespace
 
-StatusOr<SplitRule> chooseSplitRule(const bundle::AttentionFacts &facts, const PlanOptions &options,
-                                    bool batchInvariant) {
-  SplitRule rule{.policy = options.splitPolicy, .splits = options.splits};
-  rule.splitKeys = options.splitKeys ? options.splitKeys
-                   : facts.splitKeys ? facts.splitKeys
-                                     : kDefaultSplitKeys;
-  if (rule.policy == SplitPolicy::Auto) {
-    if (batchInvariant || facts.splitKeys > 0) {
-      rule.policy = SplitPolicy::ByLength;
-    } else if (facts.fixedSplits > 0) {
-      rule.policy = SplitPolicy::Fixed;
-      rule.splits = facts.fixedSplits;
-    }
-  }
-  if (rule.policy == SplitPolicy::Fixed && batchInvariant)
-    return invalidArgument("a fixed number of splits is asked of a batch-invariant plan; "
-                           "allowed are splits by length or none");
-  if (rule.policy == SplitPolicy::Fixed && rule.splits == 0)
-    return invalidArgument("0 splits are asked for; at least 1 is allowed");
-  return rule;
-}
-
-int64_t splitLength(const SplitRule &rule, int64_t tileKeys) {
-  return (int64_t{rule.splitKeys} + tileKeys - 1) / tileKeys * tileKeys;
-}
-
-uint32_t Pieces::countOf(PlanContext &context, const BatchShape &batch,
-                         std::span<const uint32_t> firstRows, const RowTile &tile,
-                         const SplitRule &rule) {
+uint32_t SplitByRule::countOf(PlanContext &context, const BatchShape &batch,
+                              std::span<const uint32_t> firstRows, const RowTile &tile,
+                              const SplitRule &rule) {
   if (tile.visibleTiles < 2 || rule.policy == SplitPolicy::None)
     return 1;
   if (rule.policy == SplitPolicy::Fixed)
@@ -73,8 +47,9 @@ uint32_t Pieces::countOf(PlanContext &context, const BatchShape &batch,
   return count;
 }
 
-void Pieces::add(PlanContext &context, const BatchShape &batch, std::span<const uint32_t> firstRows,
-                 const RowTile &tile, const SplitRule &rule, uint32_t count, bool byLength) {
+void SplitByRule::add(PlanContext &context, const BatchShape &batch,
+                      std::span<const uint32_t> firstRows, const RowTile &tile,
+                      const SplitRule &rule, uint32_t count, bool byLength) {
   if (count == 1) {
     list.push_back({tile.beginTile, tile.endTile, tile.visibleTiles});
     return;
@@ -110,8 +85,9 @@ void Pieces::add(PlanContext &context, const BatchShape &batch, std::span<const 
 }
 
 /// Finds the most parts a tile with which everything has room.
-Status Pieces::lower(const PlanContext &context, std::span<const RowBlock> blocks,
-                     std::span<const RowTile> tiles, uint64_t partialRows, uint32_t &cap) const {
+Status SplitByRule::lower(const PlanContext &context, std::span<const RowBlock> blocks,
+                          std::span<const RowTile> tiles, uint64_t partialRows,
+                          uint32_t &cap) const {
   auto needs = [&](uint32_t most, uint64_t &rows, uint64_t &pieces) {
     rows = pieces = 0;
     for (const RowBlock &block : blocks) {
@@ -151,10 +127,10 @@ Status Pieces::lower(const PlanContext &context, std::span<const RowBlock> block
   return {};
 }
 
-Status Pieces::cut(PlanContext &context, const BatchShape &batch,
-                   std::span<const uint32_t> firstRows, std::span<const RowBlock> blocks,
-                   std::span<const RowTile> tiles, const SplitRule &rule, uint64_t partialRows,
-                   bool &lowered) {
+Status SplitByRule::cut(PlanContext &context, const BatchShape &batch,
+                        std::span<const uint32_t> firstRows, std::span<const RowBlock> blocks,
+                        std::span<const RowTile> tiles, const SplitRule &rule, uint64_t partialRows,
+                        bool &lowered) {
   counts.clear();
   for (const RowTile &tile : tiles)
     counts.push_back(countOf(context, batch, firstRows, tile, rule));

@@ -1,4 +1,4 @@
-#include "runtime/plan/split/Line.h"
+#include "runtime/plan/split/SplitByLoad.h"
 
 #include <algorithm>
 
@@ -19,11 +19,11 @@ class Cutter {
 public:
   /// `perCut`: what a cut is expected to cost.
   Cutter(const PlanContext &context, std::span<const RowBlock> blocks,
-         std::span<const RowTile> tiles, const LineRule &rule, uint64_t nearby, uint64_t perCut)
+         std::span<const RowTile> tiles, const LoadRule &rule, uint64_t nearby, uint64_t perCut)
       : context(context), blocks(blocks), tiles(tiles), rule(rule), nearby(nearby), perCut(perCut),
         heads(context.facts.kvHeads) {}
 
-  LineLoads run(uint64_t total, bool throughTiles, std::vector<LineCut> &out) {
+  SplitLoads run(uint64_t total, bool throughTiles, std::vector<LoadCut> &out) {
     out[0] = {};
     bool each = rule.threads == rule.workers;
     for (uint32_t w = 1; w < rule.workers; ++w) {
@@ -129,7 +129,7 @@ private:
   const PlanContext &context;
   std::span<const RowBlock> blocks;
   std::span<const RowTile> tiles;
-  const LineRule &rule;
+  const LoadRule &rule;
   uint64_t nearby, perCut, heads;
 
   // Where the walk is. Positions leave out what splits cost.
@@ -138,18 +138,18 @@ private:
   uint64_t head = 0, headCosts = 0; ///< of the block: passed, and what they cost
   const RowTile *tile = nullptr;
   uint64_t before = 0; ///< of the tile, left of the target
-  LineCut place, last;
+  LoadCut place, last;
   uint64_t base = 0, lastBase = 0;
   /// What the split at the cut costs: left of it, right of it, and right of the last one.
   uint64_t endsWith = 0, startsWith = 0, beginsWith = 0;
   uint64_t extra = 0, partialRows = 0, items = 0;
-  LineLoads loads;
+  SplitLoads loads;
 };
 
 } // namespace
 
-LineLoads Line::cut(const PlanContext &context, std::span<const RowBlock> blocks,
-                    std::span<const RowTile> tiles, const LineRule &rule) {
+SplitLoads SplitByLoad::cut(const PlanContext &context, std::span<const RowBlock> blocks,
+                            std::span<const RowTile> tiles, const LoadRule &rule) {
   uint64_t total = 0, tileCost = 0;
   uint32_t mostTiles = 0;
   for (const RowBlock &block : blocks)
@@ -161,12 +161,12 @@ LineLoads Line::cut(const PlanContext &context, std::span<const RowBlock> blocks
                                       context.partialRow * variant.tileRows);
   uint64_t mean = total / rule.workers + 1;
   bool throughTiles = rule.threads > 1 && mostTiles > kShortTiles;
-  LineLoads best{.longest = UINT64_MAX};
+  SplitLoads best{.longest = UINT64_MAX};
   uint64_t perCut = 0;
   // The one place that makes a Cutter, which is inlined here: it then lives in registers.
   for (int i = 0; i < (throughTiles ? kTries : 1); ++i) {
     uint64_t nearby = i == 0 ? mean / kNear : 0;
-    LineLoads loads =
+    SplitLoads loads =
         Cutter(context, blocks, tiles, rule, nearby, perCut).run(total, throughTiles, trial);
     if (loads.longest < best.longest) {
       best = loads;

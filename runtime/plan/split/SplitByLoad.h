@@ -15,13 +15,13 @@
 namespace llmopt::runtime {
 
 /// A worker's first place on the line: a tile of a head, and key tiles of it that lie before.
-struct LineCut {
+struct LoadCut {
   uint64_t place = 0;    ///< tiles of heads before it on the line
   uint32_t keyTiles = 0; ///< visible ones; 0: the tile's border
-  auto operator<=>(const LineCut &) const = default;
+  auto operator<=>(const LoadCut &) const = default;
 };
 
-struct LineRule {
+struct LoadRule {
   uint32_t workers = 1;
   uint32_t threads = 1;     ///< only cuts between threads go through tiles
   uint64_t partialRows = 0; ///< room; where there is none left, tiles are not cut
@@ -29,23 +29,23 @@ struct LineRule {
 };
 
 /// Loads of a dealt line.
-struct LineLoads {
+struct SplitLoads {
   uint64_t longest = 0, total = 0;
   uint32_t refused = 0; ///< cuts for which there was no room
 };
 
-class Line {
+class SplitByLoad {
 public:
-  explicit Line(uint32_t workers) : cuts(workers + 1), trial(workers + 1) {}
+  explicit SplitByLoad(uint32_t workers) : cuts(workers + 1), trial(workers + 1) {}
 
   /// Cuts the line. Allocates nothing.
-  LineLoads cut(const PlanContext &context, std::span<const RowBlock> blocks,
-                std::span<const RowTile> tiles, const LineRule &rule);
+  SplitLoads cut(const PlanContext &context, std::span<const RowBlock> blocks,
+                 std::span<const RowTile> tiles, const LoadRule &rule);
   /// The first place of each worker, and behind the last one a place beyond all.
-  std::span<const LineCut> places() const { return cuts; }
+  std::span<const LoadCut> places() const { return cuts; }
 
 private:
-  std::vector<LineCut> cuts, trial;
+  std::vector<LoadCut> cuts, trial;
 };
 
 } // namespace llmopt::runtime
