@@ -115,11 +115,19 @@ __device__ __forceinline__ void product_transposed(float (&c)[M * N * 4], const 
   }
 }
 
+// The lane's number, as a new value for each product: the compiler would else keep all
+// addresses of the product in registers through the loop.
+__device__ __forceinline__ int lane_for_addresses() {
+  int lane = threadIdx.x % 32;
+  asm volatile("" : "+r"(lane));
+  return lane;
+}
+
 // c += a * b: row k of b holds the factors of column k of a.
 template <typename T, int M, int N, int K, typename First, int PITCH, int SPAN>
 __device__ __forceinline__ void product(float (&c)[M * N * 4], const First &a,
                                         shared_tile<PITCH, SPAN> b, int row) {
-  const int lane = threadIdx.x % 32;
+  const int lane = lane_for_addresses();
 #pragma unroll
   for (int k = 0; k < K; ++k) {
     u32 first[M][4];
