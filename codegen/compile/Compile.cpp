@@ -265,9 +265,10 @@ llvm::Expected<CudaBuild> llmopt::buildCudaText(func::FuncOp spec, const Compile
   CudaBuild build{
       std::move(lowered->program), std::move(lowered->schedule), std::move(lowered->kernels), {}};
   build.program.target = "cuda:" + options.cudaArch;
+  build.program.key = kernelKey(build.program.ir, build.schedule, options);
   for (Part &part : partsOf(*lowered->module, build.names)) {
     FailureOr<cuda::KernelText> text =
-        cudaText(*part.module, *part.kernel, build.schedule, options, build.program.ir);
+        cudaText(*part.module, *part.kernel, build.schedule, options, build.program);
     if (failed(text))
       return diagnostics.take("lowering to CUDA failed");
     build.texts.push_back(std::move(*text));
@@ -286,8 +287,6 @@ llvm::Expected<std::vector<CudaBuild>> llmopt::buildCuda(llvm::ArrayRef<func::Fu
   }
   if (llvm::Error error = addCudaKernels(builds, options))
     return error;
-  for (CudaBuild &build : builds)
-    build.program.key = kernelKey(build.program.ir, build.schedule, options);
   compiles += builds.size();
   return builds;
 }

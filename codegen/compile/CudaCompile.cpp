@@ -22,7 +22,8 @@ std::string headOf(func::FuncOp function, const KernelName &kernel, const Schedu
     auto attr = function->getAttrOfType<IntegerAttr>(name);
     return std::to_string(attr ? attr.getInt() : 0);
   };
-  std::string head = "// " + kernel.name + ", for " + options.cudaArch + ".\n//\n// Made from\n";
+  std::string head =
+      "// " + function.getName().str() + ", for " + options.cudaArch + ".\n//\n// Made from\n";
   SmallVector<StringRef> lines;
   spec.rtrim().split(lines, '\n');
   for (StringRef line : lines)
@@ -40,7 +41,9 @@ std::string headOf(func::FuncOp function, const KernelName &kernel, const Schedu
           " bytes of shared memory";
   if (kernel.kind == bundle::KernelKind::Attend)
     head += ", " + std::to_string(shape.stages) + " tiles of keys under way";
-  head += ".\n// Block w takes the work items of worker w.\n";
+  head += ".\n// A worker is a block of a grid that stays: the plan, made by the host from the "
+          "lengths,\n"
+          "// gives worker w the items [item_offsets[w], item_offsets[w + 1]).\n";
   return head;
 }
 
@@ -107,7 +110,8 @@ cuda::BlockShape llmopt::blockShapeFor(const KernelName &kernel, const Schedule 
 
 FailureOr<cuda::KernelText> llmopt::cudaText(ModuleOp module, const KernelName &kernel,
                                              const Schedule &schedule,
-                                             const CompileOptions &options, StringRef spec) {
+                                             const CompileOptions &options,
+                                             const bundle::Program &program) {
   cuda::BlockShape shape = blockShapeFor(kernel, schedule, options.cudaNumbers);
   if (failed(cuda::lowerToGpu(module, shape)))
     return failure();
@@ -118,7 +122,9 @@ FailureOr<cuda::KernelText> llmopt::cudaText(ModuleOp module, const KernelName &
   bool two = !shared || 2 * (shared.getInt() + runtime::kReservedSharedBytes) <=
                             options.cudaNumbers.sharedBytesPerSm;
   function->setAttr(cuda::kBlocksAttr, OpBuilder(function).getI64IntegerAttr(two ? 2 : 1));
-  return cuda::emitKernel(function, headOf(function, kernel, schedule, shape, options, spec));
+  constexpr size_t kKeyDigits = 8;
+  function.setName(kernel.name + "_" + program.key.substr(0, kKeyDigits));
+  return cuda::emitKernel(function, headOf(function, kernel, schedule, shape, options, program.ir));
 }
 
 llvm::Error llmopt::addCudaKernels(llvm::MutableArrayRef<CudaBuild> builds,
@@ -162,6 +168,7 @@ llvm::Error llmopt::addCudaKernels(llvm::MutableArrayRef<CudaBuild> builds,
     }
     bundle::Kernel kernel =
         kernelFacts(ModuleOp(), build.program.facts, build.schedule, build.names[places[i].kernel]);
+    kernel.entry = text.entry;
     kernel.blockThreads = text.threads;
     kernel.sharedBytes = text.sharedBytes;
     std::vector<bundle::Image> images = compiled[i]->images();

@@ -11,11 +11,12 @@ namespace llmopt {
 cuda::BlockShape blockShapeFor(const KernelName &kernel, const Schedule &schedule,
                                const runtime::CudaTarget &target);
 
-/// Lowers and prints a kernel that stands alone in `module`. `spec` is the text of the spec
-/// and goes into the head comment. Failures have been reported as diagnostics.
+/// Lowers and prints a kernel that stands alone in `module`, with the spec of `program` in the
+/// head comment. Its entry is the kernel's name and the first digits of the program's key, so
+/// that a profiler tells variants apart. Failures have been reported as diagnostics.
 mlir::FailureOr<cuda::KernelText> cudaText(mlir::ModuleOp module, const KernelName &kernel,
                                            const Schedule &schedule, const CompileOptions &options,
-                                           llvm::StringRef spec);
+                                           const bundle::Program &program);
 
 /// A compiled spec, and what it was made by and from: `texts[i]` became
 /// `program.kernels[i]`.

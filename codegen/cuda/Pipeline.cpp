@@ -17,6 +17,9 @@ namespace llmopt::cuda {
 void buildTileToGpuPipeline(OpPassManager &manager, const BlockShape &shape) {
   manager.addPass(createCanonicalizerPass());
   manager.addPass(createCSEPass());
+  // What is the same for all tiles of keys stands before the loop, where a reader looks for it,
+  // too: NVRTC is not asked to find it (codegen/cuda/nvrtc/Nvrtc.cpp).
+  manager.addPass(createLoopInvariantCodeMotionPass());
   OpPassManager &function = manager.nest<func::FuncOp>();
   function.addPass(createTileGpuAssignLayouts({shape.warps}));
   function.addPass(createCSEPass());

@@ -45,7 +45,25 @@ Value emit::equal(PairEmitter &e, Value a, Value b) {
   return compare(e, arith::CmpIPredicate::eq, a, b);
 }
 
+/// Two comparisons that say the same.
+static bool isSame(Value a, Value b) {
+  auto first = a.getDefiningOp<arith::CmpIOp>(), second = b.getDefiningOp<arith::CmpIOp>();
+  return a == b || (first && second && first.getPredicate() == second.getPredicate() &&
+                    first->getOperands() == second->getOperands());
+}
+
+/// Whether `all` is a conjunction with `part` in it.
+static bool holds(Value all, Value part) {
+  auto both = all.getDefiningOp<arith::AndIOp>();
+  return isSame(all, part) || (both && (holds(both.getLhs(), part) || holds(both.getRhs(), part)));
+}
+
 Value emit::both(PairEmitter &e, Value a, Value b) {
+  // `causal and window<W>`: the window's upper end is the causal one.
+  if (holds(b, a))
+    return b;
+  if (holds(a, b))
+    return a;
   return arith::AndIOp::create(e.builder(), e.loc(), a, b);
 }
 

@@ -35,6 +35,7 @@ private:
   /// The state over all keys: what the slices saw, brought to their common maximum.
   State foldSlices(State state);
   void store(State state);
+  Value normaliser(State state, bool withSink);
   Value normalise(State state, bool withSink);
 
   // The walk (AttendLoop.cpp).
@@ -56,12 +57,9 @@ private:
   Scores scoresOf(Value products, Value key, TileWalk *masked, Value partial);
   State walkKeys();
   mlir::SmallVector<Value> turnOfTwoLoops(TileWalk &walk, mlir::ValueRange carried);
+  mlir::SmallVector<Value> walkRun(TileWalk &walk, Value tile, Value end, mlir::ValueRange init);
   mlir::SmallVector<Value> turnOfOneLoop(TileWalk &walk, mlir::ValueRange carried);
 
-  Value field(bundle::BufferRole role, unsigned words, unsigned word, Value record,
-              bool isSigned = false) {
-    return k.word(role, record, words, word, isSigned);
-  }
   Value constant(mlir::OpBuilder &b, double value) {
     return mlir::arith::ConstantOp::create(b, k.loc, b.getF32FloatAttr(value));
   }

@@ -4,16 +4,12 @@
 #include "mlir/Dialect/Math/IR/Math.h"
 
 #include <cmath>
-#include <cstddef>
 #include <numbers>
 
 using namespace mlir;
 using namespace llmopt;
 using bundle::BufferRole;
 using Pred = arith::CmpIPredicate;
-
-#define WORD_OF(record, field) unsigned(offsetof(bundle::record, field) / 4)
-#define QUAD_OF(record, field) unsigned(offsetof(bundle::record, field) / 8)
 
 AttendBuilder::AttendBuilder(ModuleOp module, const Signature &signature, const KernelName &kernel)
     : op(signature.attention), k(module, op.getLoc(), signature, kernel.name),
@@ -35,25 +31,29 @@ void AttendBuilder::emit() {
 }
 
 void AttendBuilder::loadItem(Value item) {
-  auto word = [&](unsigned w, bool isSigned = false) {
-    return field(BufferRole::Items, 8, w, item, isSigned);
+  auto of = [&](StringRef name, const RecordField &field) {
+    return KernelBuilder::called(name, k.field(BufferRole::Items, item, field));
   };
-  firstRow = KernelBuilder::called("first_row", word(WORD_OF(WorkItem, firstRow)));
-  rowsUsed = KernelBuilder::called("row_count", word(WORD_OF(WorkItem, rowCount)));
-  kvHead = KernelBuilder::called("kv_head", word(WORD_OF(WorkItem, kvHead)));
-  sequence = KernelBuilder::called("sequence", word(WORD_OF(WorkItem, sequence)));
-  partialSlot = KernelBuilder::called("partial_slot",
-                                      word(WORD_OF(WorkItem, partialSlot), /*isSigned=*/true));
-  flags = KernelBuilder::called("flags", word(WORD_OF(WorkItem, flags)));
-  auto quad = [&](unsigned q) { return field(BufferRole::Sequences, 8, q, sequence); };
-  queryBase = KernelBuilder::called("query_base", quad(QUAD_OF(SequenceRecord, queryBase)));
-  keyBase = KernelBuilder::called("key_base", quad(QUAD_OF(SequenceRecord, keyBase)));
-  queryLen = KernelBuilder::called("query_len", quad(QUAD_OF(SequenceRecord, queryLen)));
-  keyLen = KernelBuilder::called("key_len", quad(QUAD_OF(SequenceRecord, keyLen)));
-  tableBase = KernelBuilder::called("table_base", quad(QUAD_OF(SequenceRecord, tableBase)));
-  batch = KernelBuilder::called("batch", quad(QUAD_OF(SequenceRecord, batch)));
-  keyBegin = KernelBuilder::called("key_begin", word(WORD_OF(WorkItem, keyBegin)));
-  keyEnd = KernelBuilder::called("key_end", k.min(word(WORD_OF(WorkItem, keyEnd)), keyLen));
+  firstRow = of("first_row", LLMOPT_FIELD(WorkItem, firstRow));
+  rowsUsed = of("row_count", LLMOPT_FIELD(WorkItem, rowCount));
+  kvHead = of("kv_head", LLMOPT_FIELD(WorkItem, kvHead));
+  sequence = of("sequence", LLMOPT_FIELD(WorkItem, sequence));
+  partialSlot = of("partial_slot", LLMOPT_FIELD(WorkItem, partialSlot));
+  flags = of("flags", LLMOPT_FIELD(WorkItem, flags));
+  auto ofSequence = [&](StringRef name, const RecordField &field) {
+    return KernelBuilder::called(name, k.field(BufferRole::Sequences, sequence, field));
+  };
+  queryBase =
+      KernelBuilder::noted("Its sequence: first token, key, page; lengths.",
+                           ofSequence("query_base", LLMOPT_FIELD(SequenceRecord, queryBase)));
+  keyBase = ofSequence("key_base", LLMOPT_FIELD(SequenceRecord, keyBase));
+  queryLen = ofSequence("query_len", LLMOPT_FIELD(SequenceRecord, queryLen));
+  keyLen = ofSequence("key_len", LLMOPT_FIELD(SequenceRecord, keyLen));
+  tableBase = ofSequence("table_base", LLMOPT_FIELD(SequenceRecord, tableBase));
+  batch = ofSequence("batch", LLMOPT_FIELD(SequenceRecord, batch));
+  keyBegin = of("key_begin", LLMOPT_FIELD(WorkItem, keyBegin));
+  Value itemEnd = of("item_key_end", LLMOPT_FIELD(WorkItem, keyEnd));
+  keyEnd = KernelBuilder::called("key_end", k.min(itemEnd, keyLen));
 }
 
 Value AttendBuilder::rowTile(Type element,
@@ -64,17 +64,17 @@ Value AttendBuilder::rowTile(Type element,
       k.b.createBlock(&map.getBody(), {}, {k.b.getI32Type(), k.b.getI32Type()}, {k.loc, k.loc});
   Value row = arith::IndexCastOp::create(k.b, k.loc, k.b.getIndexType(), block->getArgument(0));
   if (rowCount > itemRows)
-    row = arith::RemUIOp::create(k.b, k.loc, row, k.idx(itemRows));
-  Value last = k.max(k.sub(rowsUsed, k.idx(1)), k.idx(0));
+    row = arith::RemUIOp::create(k.b, k.named("row_in_item"), row, k.idx(itemRows));
+  Value last = KernelBuilder::called("last_item_row", k.max(k.sub(rowsUsed, k.idx(1)), k.idx(0)));
   Value packed = KernelBuilder::called(
       "packed_row", k.add(firstRow, KernelBuilder::called("item_row", k.min(row, last))));
   Value entry =
       KernelBuilder::called("row_entry", arith::DivUIOp::create(k.b, k.loc, packed, k.idx(group)));
   Value inGroup = k.sub(packed, k.mul(entry, k.idx(group)));
   Value head = KernelBuilder::called("query_head", k.add(k.mul(kvHead, k.idx(group)), inGroup));
-  Value queryIndex = k.word(BufferRole::Rows, entry, 2, WORD_OF(RowEntry, query));
-  Value position =
-      k.word(BufferRole::Rows, entry, 2, WORD_OF(RowEntry, position), /*isSigned=*/true);
+  Value queryIndex = KernelBuilder::called(
+      "query_index", k.field(BufferRole::Rows, entry, LLMOPT_FIELD(RowEntry, query)));
+  Value position = k.field(BufferRole::Rows, entry, LLMOPT_FIELD(RowEntry, position));
   Value result = value(queryIndex, head, position, row);
   tile::YieldOp::create(k.b, k.loc, ValueRange{result});
   return map.getResult(0);
@@ -82,7 +82,8 @@ Value AttendBuilder::rowTile(Type element,
 
 Value AttendBuilder::rowAddresses(const TokenArray &array, Value wanted) {
   return rowTile(k.b.getI64Type(), [&](Value queryIndex, Value head, Value, Value row) {
-    Value offset = array.offset(k, batch, queryBase, queryIndex, head);
+    Value offset =
+        KernelBuilder::called("row_offset", array.offset(k, batch, queryBase, queryIndex, head));
     Value used = k.cmp(Pred::slt, row, rowsUsed);
     if (wanted)
       used = arith::AndIOp::create(k.b, k.loc, used, wanted);
@@ -195,35 +196,48 @@ AttendBuilder::State AttendBuilder::foldSlices(State state) {
   return whole;
 }
 
-/// acc / l, 0 for a row that saw no key. A sink logit joins the denominator (design: a
-/// learned sink acts in the final normalisation only).
-Value AttendBuilder::normalise(State state, bool withSink) {
-  SmallVector<Value> inputs{state.acc, state.l};
+/// What a row's acc is multiplied by: 1 / l, and 0 where it saw no key. A sink logit joins the
+/// denominator (design: a learned sink acts in the final normalisation only).
+Value AttendBuilder::normaliser(State state, bool withSink) {
+  SmallVector<Value> inputs{state.l};
   if (withSink)
     inputs.append({state.m, rows.perHead.lookup(k.signature.findBuffer(BufferRole::SinkLogit))});
   return k.map(
-      cast<RankedTensorType>(state.acc.getType()), inputs,
-      [&](OpBuilder &b, ValueRange x, Value, Value) -> SmallVector<Value> {
-        Value sum = x[1], acc = x[0], zero = constant(b, 0);
+      columnF32(), inputs, [&](OpBuilder &b, ValueRange x, Value, Value) -> SmallVector<Value> {
+        Value sum = x[0], factor = constant(b, 1), zero = constant(b, 0);
         Value unseen = arith::CmpFOp::create(b, k.loc, arith::CmpFPredicate::OEQ, sum, zero);
         if (withSink) {
-          Value sink = arith::MulFOp::create(b, k.loc, x[3], constant(b, std::numbers::log2e));
-          Value top = arith::MaximumFOp::create(b, k.loc, x[2], sink);
-          Value rescale =
-              math::Exp2Op::create(b, k.loc, arith::SubFOp::create(b, k.loc, x[2], top));
-          Value extra = math::Exp2Op::create(b, k.loc, arith::SubFOp::create(b, k.loc, sink, top));
-          sum = math::FmaOp::create(b, k.loc, sum, rescale, extra);
-          acc = arith::MulFOp::create(b, k.loc, acc, rescale);
+          auto exp2Of = [&](Value exponent, Value top) -> Value {
+            return math::Exp2Op::create(b, k.loc, arith::SubFOp::create(b, k.loc, exponent, top));
+          };
+          Value sink = arith::MulFOp::create(b, k.loc, x[2], constant(b, std::numbers::log2e));
+          Value top = arith::MaximumFOp::create(b, k.loc, x[1], sink);
+          factor = exp2Of(x[1], top);
+          sum = math::FmaOp::create(b, k.loc, sum, factor, exp2Of(sink, top));
         }
-        Value quotient = arith::DivFOp::create(b, k.loc, acc, sum);
+        Value quotient = arith::DivFOp::create(b, k.named("factor"), factor, sum);
         return {arith::SelectOp::create(b, k.loc, unseen, zero, quotient)};
       });
+}
+
+/// acc times its row's normaliser. A row that saw no key has 0, whatever the values that its
+/// weights of 0 met.
+Value AttendBuilder::normalise(State state, bool withSink) {
+  Value factor = KernelBuilder::called("normaliser", normaliser(state, withSink));
+  return k.map(cast<RankedTensorType>(state.acc.getType()), {state.acc, factor},
+               [&](OpBuilder &b, ValueRange x, Value, Value) -> SmallVector<Value> {
+                 Value zero = constant(b, 0);
+                 Value unseen =
+                     arith::CmpFOp::create(b, k.loc, arith::CmpFPredicate::OEQ, x[1], zero);
+                 Value scaled = arith::MulFOp::create(b, k.loc, x[0], x[1]);
+                 return {arith::SelectOp::create(b, k.loc, unseen, zero, scaled)};
+               });
 }
 
 void AttendBuilder::store(State state) {
   Value direct = KernelBuilder::called("is_whole", k.cmp(Pred::slt, partialSlot, k.idx(0)));
   bool hasSink = k.signature.findBuffer(BufferRole::SinkLogit) >= 0;
-  Value partial = KernelBuilder::noted("acc / l, and 0 for rows that saw no key.",
+  Value partial = KernelBuilder::noted("Output: acc / l, and 0 for rows that saw no key.",
                                        KernelBuilder::called("o", normalise(state, false)));
   Value output = partial;
   if (hasSink)
@@ -234,7 +248,8 @@ void AttendBuilder::store(State state) {
       KernelBuilder::called(
           "lse", k.map(columnF32(), {state.m, state.l},
                        [&](OpBuilder &b, ValueRange x, Value, Value) -> SmallVector<Value> {
-                         Value log = math::Log2Op::create(b, k.loc, x[1]);
+                         Value log =
+                             math::Log2Op::create(b, k.loc, x[1], arith::FastMathFlags::afn);
                          Value sum = arith::AddFOp::create(b, k.loc, x[0], log);
                          Value natural =
                              arith::MulFOp::create(b, k.loc, sum, constant(b, std::numbers::ln2));
@@ -282,7 +297,11 @@ void AttendBuilder::emitItem(Value item) {
   auto count = [&](unsigned which, Value amount) {
     Value place =
         k.add(KernelBuilder::called("counters_at", k.mul(k.worker(), k.idx(2))), k.idx(which));
-    Value old = memref::LoadOp::create(k.b, k.loc, counters, place);
+    if (which)
+      KernelBuilder::called("masked_at", place);
+    Value old = KernelBuilder::noted(
+        which == 0 ? "For this worker's counters: tiles visited, ..." : "... and masked.",
+        memref::LoadOp::create(k.b, k.named("before"), counters, place));
     Value wide = arith::IndexCastOp::create(k.b, k.loc, k.b.getI64Type(), amount);
     memref::StoreOp::create(k.b, k.loc, arith::AddIOp::create(k.b, k.loc, old, wide), counters,
                             place);

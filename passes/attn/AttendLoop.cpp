@@ -27,7 +27,7 @@ Value AttendBuilder::keyRows(bool isValue, Value key, Value count) {
   unsigned inner = cache.getInterleaved() ? 2 : 1;
   Value slotStride = k.stride(pool, inner + (cache.getHeadMajor() ? 1 : 0));
   Value headStride = k.stride(pool, inner + (cache.getHeadMajor() ? 0 : 1));
-  Value offset = k.mul(kvHead, headStride);
+  Value offset = KernelBuilder::called(isValue ? "v_head" : "k_head", k.mul(kvHead, headStride));
   if (isValue && cache.getInterleaved())
     offset = k.add(offset, k.stride(pool, 1));
   return tile::PagedRowsOp::create(k.b, k.loc, type, k.pointer(BufferRole::BlockTable), tableBase,
@@ -69,7 +69,7 @@ Value AttendBuilder::onlySeen(Value addresses, Value scores) {
 
 Value AttendBuilder::baseOf(Value m) {
   return KernelBuilder::called(
-      "base", k.map(columnF32(), {m}, [&](OpBuilder &b, ValueRange x, Value, Value) {
+      "shift", k.map(columnF32(), {m}, [&](OpBuilder &b, ValueRange x, Value, Value) {
         Value unseen = arith::CmpFOp::create(b, k.loc, arith::CmpFPredicate::OEQ, x[0],
                                              constant(b, -INFINITY));
         return SmallVector<Value>{arith::SelectOp::create(b, k.loc, unseen, constant(b, 0), x[0])};
@@ -134,16 +134,18 @@ AttendBuilder::Scores AttendBuilder::scoresOf(Value products, Value key, TileWal
 /// One tile of keys: with `masked`, the mask and the item's key range are applied; with
 /// `partial`, where it is true.
 AttendBuilder::State AttendBuilder::step(Value tile, State state, TileWalk *masked, Value partial) {
-  Value key = KernelBuilder::called("first_key", k.mul(tile, k.idx(keys)));
-  Value count = masked ? k.min(k.sub(keyEnd, key), k.idx(keys)) : k.idx(keys);
+  Value key = KernelBuilder::called("tile_key", k.mul(tile, k.idx(keys)));
+  Value count = k.idx(keys);
+  if (masked)
+    count = KernelBuilder::called("tile_keys", k.min(k.sub(masked->end(), key), count));
   auto addresses = [&](bool isValue) {
     Value all = KernelBuilder::called(isValue ? "v_rows" : "k_rows", keyRows(isValue, key, count));
     // Keys that no row may see are zeros, whatever their memory holds.
     auto visible = [&] {
       return k.map(cast<RankedTensorType>(all.getType()), {all},
                    [&](OpBuilder &b, ValueRange element, Value row, Value) -> SmallVector<Value> {
-                     Value wide = arith::IndexCastOp::create(b, k.loc, b.getIndexType(), row);
-                     Value seen = masked->mayContain(b, arith::AddIOp::create(b, k.loc, key, wide));
+                     Value at = arith::AddIOp::create(b, k.named("key"), k.toI32(key), row);
+                     Value seen = masked->mayContain(b, at);
                      Value none = arith::ConstantOp::create(b, k.loc, b.getI64IntegerAttr(-1));
                      return {arith::SelectOp::create(b, k.loc, seen, element[0], none)};
                    });
@@ -230,48 +232,61 @@ SmallVector<Value> AttendBuilder::turnOfOneLoop(TileWalk &walk, ValueRange carri
   Value end = KernelBuilder::called("run_end", walk.visibleEnd(tile));
   SmallVector<Value> init(carried.slice(1, 3));
   init.push_back(carried[5]);
-  SmallVector<Value> last =
-      k.forEach(tile, end, init, [&](Value u, ValueRange s) -> SmallVector<Value> {
-        KernelBuilder::noted("The tiles of a run. The copies for the next one are begun as soon "
-                             "as those of this one have come.",
-                             u);
-        u.setLoc(k.named("tile"));
-        Value(s[3]).setLoc(k.named("predicated"));
-        Value partial = KernelBuilder::called("partial", k.cmp(Pred::eq, walk.runEnd(u), u));
-        State next = step(u, {s[0], s[1], s[2]}, &walk, partial);
-        Value one = k.select(partial, k.idx(1), k.idx(0));
-        return {next.acc, next.m, next.l, k.add(s[3], one)};
-      });
+  SmallVector<Value> last = walkRun(walk, tile, end, init);
   Value seen = k.add(carried[4], k.sub(end, tile));
   return {walk.next(end), last[0], last[1], last[2], seen, last[3]};
+}
+
+constexpr const char *kCarried[] = {"acc", "m", "l", "masked_tiles"};
+
+/// Tiles [tile, end), full and partial ones by the same body. Carried are the state and how many
+/// tiles were masked.
+SmallVector<Value> AttendBuilder::walkRun(TileWalk &walk, Value tile, Value end, ValueRange init) {
+  return k.forEach(tile, end, init, [&](Value u, ValueRange s) -> SmallVector<Value> {
+    KernelBuilder::noted("Tiles of keys. The copies for the next one are begun as soon as those "
+                         "of this one have come.",
+                         u);
+    u.setLoc(k.named("tile"));
+    for (auto [value, name] : llvm::zip(s, kCarried))
+      Value(value).setLoc(k.named(name));
+    Value needsMask = KernelBuilder::called("needs_mask", k.cmp(Pred::eq, walk.runEnd(u), u));
+    State next = step(u, {s[0], s[1], s[2]}, &walk, needsMask);
+    Value one = k.select(needsMask, k.idx(1), k.idx(0));
+    return {next.acc, next.m, next.l, k.add(s[3], one)};
+  });
 }
 
 AttendBuilder::State AttendBuilder::walkKeys() {
   auto [low, high] = positionRange(k, firstRow, rowsUsed, flags);
   TileWalk walk(k, bounds,
-                {KernelBuilder::called("first_position", low),
-                 KernelBuilder::called("last_position", high), queryLen, keyLen, keyBegin, keyEnd,
+                {low, high, queryLen, keyLen, keyBegin, keyEnd,
                  [&](unsigned scalar) {
                    return perHeadRange(k, scalar, k.mul(kvHead, k.idx(group)), group);
                  }},
                 keys);
 
+  // Masks that depend on data take addresses from V by the scores, which no copy can run
+  // ahead of.
+  bool together = oneLoop && !hidesByData();
   Value zero = k.idx(0);
-  SmallVector<Value> init{walk.next(k.floorDiv(keyBegin, keys)),
-                          k.splat(rowCount, op.getVDim(), 0),
-                          k.splat(rowCount, 1, -INFINITY),
-                          k.splat(rowCount, 1, 0),
-                          zero,
-                          zero};
+  State unseen{k.splat(rowCount, op.getVDim(), 0), k.splat(rowCount, 1, -INFINITY),
+               k.splat(rowCount, 1, 0)};
+  if (together && walk.isOneRun()) {
+    auto [tile, end] = walk.run();
+    SmallVector<Value> last = walkRun(walk, tile, end, {unseen.acc, unseen.m, unseen.l, zero});
+    visited = KernelBuilder::called("visited_tiles", k.sub(end, tile)), predicated = last[3];
+    return {last[0], last[1], last[2]};
+  }
+  SmallVector<Value> init{
+      walk.next(k.floorDiv(keyBegin, keys)), unseen.acc, unseen.m, unseen.l, zero, zero};
+  k.func->setAttr(tile::kConstantsAttr, k.b.getDictionaryAttr(k.b.getNamedAttr(
+                                            "no_tile", k.b.getI64IntegerAttr(attn::kUnbounded))));
   SmallVector<Type> types = llvm::to_vector(ValueRange(init).getTypes());
   auto loop = scf::WhileOp::create(k.b, k.loc, types, init);
   KernelBuilder::noted("Runs of neighbouring tiles that hold a key which some row may see.",
                        loop.getResult(0));
-  // Masks that depend on data take addresses from V by the scores, which no copy can run
-  // ahead of.
-  bool together = oneLoop && !hidesByData();
-  SmallVector<Location> locs;
-  for (StringRef name : {together ? "run" : "tile", "acc", "m", "l", "visited", "predicated"})
+  SmallVector<Location> locs{k.named(together ? "run" : "tile")};
+  for (StringRef name : {"acc", "m", "l", "visited_tiles", "masked_tiles"})
     locs.push_back(k.named(name));
   OpBuilder::InsertionGuard guard(k.b);
   Block *before = k.b.createBlock(&loop.getBefore(), {}, types, locs);

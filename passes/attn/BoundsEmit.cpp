@@ -1,8 +1,6 @@
 // See BoundsEmit.h.
 #include "passes/attn/BoundsEmit.h"
 
-#include <cstddef>
-
 using namespace mlir;
 using namespace llmopt;
 using attn::BoundExprKind;
@@ -30,15 +28,20 @@ TileWalk::TileWalk(KernelBuilder &k, const attn::MaskBounds &bounds, Range range
     : k(k), keys(keys), keyBegin(range.keyBegin), keyEnd(range.keyEnd),
       noTile(k.idx(attn::kUnbounded)) {
   for (const attn::Interval &interval : bounds.may.intervals)
-    may.push_back(named("may", evaluate(interval, range)));
+    may.push_back(evaluate(interval, range));
   for (const attn::Interval &interval : bounds.surely.intervals)
-    surely.push_back(named("sure", evaluate(interval, range)));
+    surely.push_back(evaluate(interval, range));
+  name(may, "may", "Keys that some of these rows may see: all others are not even read.");
+  name(surely, "sure", "Keys that all of these rows see: tiles within need no mask.");
 }
 
 TileWalk::Ends TileWalk::evaluate(const attn::Interval &interval, const Range &range) {
+  auto isUnbounded = [](const attn::BoundExpr &expr) {
+    return expr.kind() == BoundExprKind::Constant && std::abs(expr.value()) >= attn::kUnbounded;
+  };
   Ends ends;
-  ends.lo = k.max(emit(interval.lo, range), keyBegin);
-  ends.hi = k.min(emit(interval.hi, range), keyEnd);
+  ends.lo = isUnbounded(interval.lo) ? keyBegin : k.max(emit(interval.lo, range), keyBegin);
+  ends.hi = isUnbounded(interval.hi) ? keyEnd : k.min(emit(interval.hi, range), keyEnd);
   if (interval.thinning) {
     ends.stride = k.max(emit(interval.thinning->stride, range), k.idx(1));
     ends.phase = emit(interval.thinning->phase, range);
@@ -47,10 +50,16 @@ TileWalk::Ends TileWalk::evaluate(const attn::Interval &interval, const Range &r
   return ends;
 }
 
-TileWalk::Ends TileWalk::named(const std::string &set, Ends ends) {
-  KernelBuilder::called(set + "_begin", ends.lo);
-  KernelBuilder::called(set + "_end", ends.hi);
-  return ends;
+void TileWalk::name(llvm::ArrayRef<Ends> set, const std::string &name, StringRef note) {
+  for (const Ends &ends : set)
+    for (Value end : {ends.lo, ends.hi}) {
+      if (end == keyBegin || end == keyEnd)
+        continue;
+      KernelBuilder::called(name + (end == ends.lo ? "_begin" : "_end"), end);
+      if (!note.empty())
+        KernelBuilder::noted(note, end);
+      note = "";
+    }
 }
 
 Value TileWalk::guardedDiv(BoundExprKind kind, Value a, Value b) {
@@ -86,10 +95,24 @@ Value TileWalk::emit(const attn::BoundExpr &expr, const Range &range) {
   default:
     break;
   }
+  // max(window, 1) of a number that callers may not set below 1.
+  auto atLeast = [&](const attn::BoundExpr &number, const attn::BoundExpr &bound) {
+    return expr.kind() == BoundExprKind::Max && number.kind() == BoundExprKind::Scalar &&
+           bound.kind() == BoundExprKind::Constant &&
+           k.signature.scalars[number.value()].least >= bound.value();
+  };
+  if (atLeast(expr.lhs(), expr.rhs()))
+    return emit(expr.lhs(), range);
+  if (atLeast(expr.rhs(), expr.lhs()))
+    return emit(expr.rhs(), range);
   Value lhs = emit(expr.lhs(), range), rhs = emit(expr.rhs(), range);
   switch (expr.kind()) {
-  case BoundExprKind::Add:
-    return k.add(lhs, rhs);
+  case BoundExprKind::Add: {
+    Value sum = k.add(lhs, rhs);
+    if (lhs == range.queryLo || lhs == range.queryHi)
+      KernelBuilder::called(lhs == range.queryLo ? "after_lowest" : "after_highest", sum);
+    return sum;
+  }
   case BoundExprKind::Sub:
     return k.sub(lhs, rhs);
   case BoundExprKind::Mul:
@@ -103,9 +126,17 @@ Value TileWalk::emit(const attn::BoundExpr &expr, const Range &range) {
   }
 }
 
+std::pair<Value, Value> TileWalk::run() {
+  const Ends &ends = may[0];
+  Value first = KernelBuilder::called("first_tile", k.floorDiv(ends.lo, keys));
+  Value last = k.floorDiv(k.add(ends.hi, k.idx(keys - 1)), keys);
+  Value some = k.cmp(Pred::slt, ends.lo, ends.hi);
+  return {first, KernelBuilder::called("tile_end", k.select(some, last, first))};
+}
+
 Value TileWalk::next(Value tile) {
   Value first = k.mul(tile, k.idx(keys));
-  Value best = noTile;
+  Value best;
   for (const Ends &ends : may) {
     Value key = KernelBuilder::called("next_key", k.max(ends.lo, first));
     Value some = k.cmp(Pred::slt, key, ends.hi);
@@ -117,16 +148,16 @@ Value TileWalk::next(Value tile) {
       Value any = k.cmp(Pred::sgt, ends.width, k.idx(0));
       some = arith::AndIOp::create(k.b, k.loc, some, any);
     }
-    best = k.min(best,
-                 KernelBuilder::called("next_tile", k.select(some, k.floorDiv(key, keys), noTile)));
+    Value next = KernelBuilder::called("next_tile", k.select(some, k.floorDiv(key, keys), noTile));
+    best = best ? k.min(best, next) : next;
   }
-  return best;
+  return best ? best : noTile;
 }
 
 Value TileWalk::runEnd(Value tile) {
   // Walk a frontier through the intervals: each pass extends it through every interval
   // that holds it, so as many passes as intervals reach the end of any chain of them.
-  Value first = KernelBuilder::called("first_key", k.mul(tile, k.idx(keys)));
+  Value first = KernelBuilder::called("tile_key", k.mul(tile, k.idx(keys)));
   Value frontier = first;
   for (size_t pass = 0; pass < surely.size(); ++pass) {
     for (const Ends &ends : surely) {
@@ -170,6 +201,10 @@ Value TileWalk::floorMod(OpBuilder &b, Value value, Value divisor) {
 }
 
 Value TileWalk::mayContain(OpBuilder &b, Value key) {
+  // Where there is a tile to look at, its keys and the interval's begin are 32-bit numbers.
+  if (isOneRun())
+    return arith::CmpIOp::create(b, k.loc, Pred::sge, key, k.toI32(may[0].lo));
+  key = arith::IndexCastOp::create(b, k.loc, b.getIndexType(), key);
   Value any;
   for (const Ends &ends : may) {
     Value above = arith::CmpIOp::create(b, k.loc, Pred::sge, key, ends.lo);
@@ -196,20 +231,33 @@ std::pair<Value, Value> llmopt::positionRange(KernelBuilder &k, Value firstRow, 
     return arith::DivUIOp::create(k.b, k.loc, packed, group);
   };
   auto position = [&](Value entry) {
-    return k.word(bundle::BufferRole::Rows, entry, 2, offsetof(bundle::RowEntry, position) / 4,
-                  /*isSigned=*/true);
+    return k.field(bundle::BufferRole::Rows, entry, LLMOPT_FIELD(RowEntry, position));
   };
-  Value first = entryOf(firstRow);
-  Value last = entryOf(k.add(firstRow, k.max(k.sub(rowCount, k.idx(1)), k.idx(0))));
-  Value lo = position(first), hi = position(last);
+  Value first = KernelBuilder::noted("Positions of the item's rows, lowest and highest.",
+                                     KernelBuilder::called("first_entry", entryOf(firstRow)));
+  Value lastRow =
+      KernelBuilder::called("last_item_row", k.max(k.sub(rowCount, k.idx(1)), k.idx(0)));
+  Value last = KernelBuilder::called("last_entry", entryOf(k.add(firstRow, lastRow)));
+  Value lo = KernelBuilder::called("first_position", position(first)),
+        hi = KernelBuilder::called("last_position", position(last));
   if (!mayMixSequences(k.signature))
     return {lo, hi};
-  Value mixed = k.cmp(arith::CmpIPredicate::eq, flags, k.idx(bundle::kMixedSequences));
+  Value mixed = KernelBuilder::called(
+      "is_mixed", k.cmp(arith::CmpIPredicate::eq, flags, k.idx(bundle::kMixedSequences)));
+  mixed.getDefiningOp()->setAttr(tile::kConstantAttr, k.b.getStringAttr(KernelBuilder::constantName(
+                                                          "WorkItem", "mixedSequences")));
   SmallVector<Value> range =
       k.forEach(k.add(first, k.idx(1)), k.select(mixed, last, first),
-                {k.select(mixed, k.min(lo, hi), lo), k.select(mixed, k.max(lo, hi), hi)},
+                {KernelBuilder::called("lower", k.select(mixed, k.min(lo, hi), lo)),
+                 KernelBuilder::called("upper", k.select(mixed, k.max(lo, hi), hi))},
                 [&](Value entry, ValueRange carried) -> SmallVector<Value> {
-                  Value other = position(entry);
+                  KernelBuilder::noted("Rows of several sequences stand in no order: all are "
+                                       "looked at.",
+                                       entry);
+                  entry.setLoc(k.named("entry"));
+                  Value(carried[0]).setLoc(k.named("lowest_position"));
+                  Value(carried[1]).setLoc(k.named("highest_position"));
+                  Value other = KernelBuilder::called("entry_position", position(entry));
                   return {k.min(carried[0], other), k.max(carried[1], other)};
                 });
   return {range[0], range[1]};

@@ -34,17 +34,23 @@ public:
   /// End of the run of tiles that MAY hold a visible key and that begins at `tile`, one of
   /// them. A thinned interval adds no tile beyond the first.
   mlir::Value visibleEnd(mlir::Value tile);
-  /// i1 for key `key` (index): it MAY be visible to some row.
+  /// i1 for key `key` (i32) before `end()`: it MAY be visible to some row.
   mlir::Value mayContain(mlir::OpBuilder &builder, mlir::Value key);
   mlir::Value none() { return noTile; }
+  /// True where all tiles that MAY hold a visible key are neighbours: one run.
+  bool isOneRun() const { return may.size() == 1 && !may[0].stride; }
+  /// That run: its first tile, and the one behind its last; equal where there is none.
+  std::pair<mlir::Value, mlir::Value> run();
+  /// The end of the keys that MAY be visible, where `isOneRun`; else of the item's keys.
+  mlir::Value end() const { return isOneRun() ? may[0].hi : keyEnd; }
 
 private:
   struct Ends {
     mlir::Value lo, hi, stride, phase, width; ///< stride null: every key
   };
   Ends evaluate(const attn::Interval &interval, const Range &range);
-  /// With names of their own in printed text.
-  static Ends named(const std::string &set, Ends ends);
+  /// Names of their own in printed text.
+  void name(llvm::ArrayRef<Ends> set, const std::string &name, llvm::StringRef note);
   mlir::Value emit(const attn::BoundExpr &expr, const Range &range);
   mlir::Value floorMod(mlir::OpBuilder &b, mlir::Value value, mlir::Value divisor);
   mlir::Value guardedDiv(attn::BoundExprKind kind, mlir::Value a, mlir::Value b);

@@ -1,6 +1,8 @@
 // See KernelBuilder.h.
 #include "passes/attn/KernelBuilder.h"
 
+#include "llvm/ADT/StringExtras.h"
+
 using namespace mlir;
 using namespace llmopt;
 using bundle::BufferRole;
@@ -117,17 +119,38 @@ Value KernelBuilder::f32(double value) {
   return arith::ConstantOp::create(b, loc, b.getF32FloatAttr(value));
 }
 
-Value KernelBuilder::word(BufferRole role, Value record, unsigned words, unsigned word,
-                          bool isSigned) {
-  Value place = mul(record, idx(words));
-  if (role == BufferRole::Items)
+/// "WorkItem" -> "work_item": names of text that the kernels are printed as.
+static std::string snakeCase(StringRef name) {
+  std::string result;
+  for (char c : name) {
+    if (llvm::isUpper(c) && !result.empty())
+      result += '_';
+    result += llvm::toLower(c);
+  }
+  return result;
+}
+
+std::string KernelBuilder::constantName(StringRef record, StringRef name) {
+  return snakeCase(record) + "::" + snakeCase(name);
+}
+
+Value KernelBuilder::field(BufferRole role, Value record, const RecordField &field) {
+  Value place = mul(record, idx(field.bytes / field.size));
+  if (role == BufferRole::Items || role == BufferRole::Merges)
     called("item_at", place);
   else if (role == BufferRole::Sequences)
     called("sequence_at", place);
-  Value index = add(place, idx(word));
-  Value raw = memref::LoadOp::create(b, loc, pointer(role), index);
-  if (isSigned || raw.getType().isInteger(64))
+  Value index = add(place, idx(field.offset / field.size));
+  std::string name = (role == BufferRole::Rows ? "entry_" : "") + snakeCase(field.field);
+  auto raw = memref::LoadOp::create(b, named(name), pointer(role), index);
+  raw->setAttr(tile::kConstantAttr, b.getStringAttr(constantName(field.record, field.field)));
+  if (field.isSigned)
     return arith::IndexCastOp::create(b, loc, b.getIndexType(), raw);
+  return arith::IndexCastUIOp::create(b, loc, b.getIndexType(), raw);
+}
+
+Value KernelBuilder::entry(BufferRole role, Value entry) {
+  Value raw = memref::LoadOp::create(b, loc, pointer(role), entry);
   return arith::IndexCastUIOp::create(b, loc, b.getIndexType(), raw);
 }
 
@@ -152,8 +175,8 @@ KernelBuilder::forEach(Value lo, Value hi, ValueRange init,
 }
 
 std::pair<Value, Value> KernelBuilder::range(BufferRole offsets) {
-  Value first = word(offsets, worker(), 1, 0);
-  Value last = called("items_end", word(offsets, add(worker(), idx(1)), 1, 0));
+  Value first = entry(offsets, worker());
+  Value last = called("items_end", entry(offsets, add(worker(), idx(1))));
   return {first, last};
 }
 

@@ -2,6 +2,7 @@
 // like arithmetic. Shared by the lowerings of all attn ops.
 #pragma once
 
+#include "dialect/tile/TextAttrs.h"
 #include "dialect/tile/TileDialect.h"
 #include "passes/attn/Signature.h"
 
@@ -9,9 +10,24 @@
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 
+#include <cstddef>
 #include <functional>
+#include <type_traits>
 
 namespace llmopt {
+
+/// A field of a plan's record (runtime/bundle/WorkItem.h).
+struct RecordField {
+  llvm::StringRef record, field; ///< as the header spells them
+  unsigned bytes, offset, size;  ///< of the record; of the field in it
+  bool isSigned;
+};
+
+#define LLMOPT_FIELD(record, field)                                                                \
+  ::llmopt::RecordField {                                                                          \
+    #record, #field, unsigned(sizeof(bundle::record)), unsigned(offsetof(bundle::record, field)),  \
+        unsigned(sizeof(bundle::record::field)), std::is_signed_v<decltype(bundle::record::field)> \
+  }
 
 class KernelBuilder {
 public:
@@ -33,6 +49,9 @@ public:
   static mlir::Value called(llvm::StringRef name, mlir::Value value);
   /// `value`'s operation, or the loop that it is an argument of, with this note.
   static mlir::Value noted(llvm::StringRef note, mlir::Value value);
+
+  /// A constant of a plan's records in text: "work_item::kv_head".
+  static std::string constantName(llvm::StringRef record, llvm::StringRef name);
 
   // Arguments.
   mlir::Value slot(int buffer, bundle::SlotKind kind, unsigned dim = 0);
@@ -59,10 +78,10 @@ public:
   mlir::Value toI32(mlir::Value index);
   mlir::Value f32(double value);
 
-  /// Word `word` of record `record` in an array of i32 or i64 words, as index.
-  /// Unsigned i32 words are zero-extended, signed ones sign-extended.
-  mlir::Value word(bundle::BufferRole role, mlir::Value record, unsigned words, unsigned word,
-                   bool isSigned = false);
+  /// `field` of record `record` in an array of such records, as index.
+  mlir::Value field(bundle::BufferRole role, mlir::Value record, const RecordField &field);
+  /// Entry `entry` of an array of unsigned 32-bit numbers, as index.
+  mlir::Value entry(bundle::BufferRole role, mlir::Value entry);
 
   /// for (i = lo; i < hi; i += step) body(i).
   void forEach(mlir::Value lo, mlir::Value hi, int64_t step, std::function<void(mlir::Value)> body);

@@ -5,7 +5,6 @@
 #include "mlir/Dialect/Math/IR/Math.h"
 
 #include <cmath>
-#include <cstddef>
 #include <numbers>
 
 using namespace mlir;
@@ -59,8 +58,9 @@ public:
   Value lse(Result r) {
     return k.map(
         row(1), {r.m, r.l}, [&](OpBuilder &b, ValueRange x, Value, Value) -> SmallVector<Value> {
-          Value log = arith::MulFOp::create(b, k.loc, math::Log2Op::create(b, k.loc, x[1]),
-                                            constant(b, std::numbers::ln2));
+          Value log = arith::MulFOp::create(
+              b, k.loc, math::Log2Op::create(b, k.loc, x[1], arith::FastMathFlags::afn),
+              constant(b, std::numbers::ln2));
           Value unseen =
               arith::CmpFOp::create(b, k.loc, arith::CmpFPredicate::OEQ, x[1], constant(b, 0));
           return {arith::SelectOp::create(b, k.loc, unseen, constant(b, -INFINITY),
@@ -128,23 +128,26 @@ private:
   int64_t dV;
 };
 
-#define WORD_OF(record, field) unsigned(offsetof(bundle::record, field) / 4)
-#define QUAD_OF(record, field) unsigned(offsetof(bundle::record, field) / 8)
-
 void mergeItem(KernelBuilder &k, Merger &merger, Value item) {
   attn::AttentionOp op = k.signature.attention;
-  auto word = [&](unsigned w) { return k.word(BufferRole::Merges, item, 8, w); };
-  Value packed = word(WORD_OF(MergeItem, row)), kvHead = word(WORD_OF(MergeItem, kvHead));
-  Value sequence = word(WORD_OF(MergeItem, sequence)),
-        first = word(WORD_OF(MergeItem, firstPartial));
-  Value count = word(WORD_OF(MergeItem, count)), stride = word(WORD_OF(MergeItem, stride));
-  auto quad = [&](unsigned q) { return k.word(BufferRole::Sequences, sequence, 8, q); };
-  Value queryBase = quad(QUAD_OF(SequenceRecord, queryBase)),
-        batch = quad(QUAD_OF(SequenceRecord, batch));
+  auto of = [&](StringRef name, const RecordField &field) {
+    return KernelBuilder::called(name, k.field(BufferRole::Merges, item, field));
+  };
+  Value packed = of("packed_row", LLMOPT_FIELD(MergeItem, row)),
+        kvHead = of("kv_head", LLMOPT_FIELD(MergeItem, kvHead)),
+        sequence = of("sequence", LLMOPT_FIELD(MergeItem, sequence)),
+        first = of("first_partial", LLMOPT_FIELD(MergeItem, firstPartial)),
+        count = of("split_count", LLMOPT_FIELD(MergeItem, count)),
+        stride = of("split_stride", LLMOPT_FIELD(MergeItem, stride));
+  auto ofSequence = [&](StringRef name, const RecordField &field) {
+    return KernelBuilder::called(name, k.field(BufferRole::Sequences, sequence, field));
+  };
+  Value queryBase = ofSequence("query_base", LLMOPT_FIELD(SequenceRecord, queryBase)),
+        batch = ofSequence("batch", LLMOPT_FIELD(SequenceRecord, batch));
   Value group = k.idx(op.getGroup());
   Value entry = arith::DivUIOp::create(k.b, k.loc, packed, group);
   Value head = k.add(k.mul(kvHead, group), k.sub(packed, k.mul(entry, group)));
-  Value query = k.word(BufferRole::Rows, entry, 2, WORD_OF(RowEntry, query));
+  Value query = k.field(BufferRole::Rows, entry, LLMOPT_FIELD(RowEntry, query));
 
   Merger::Source source{k.pointer(BufferRole::PartialOut), k.pointer(BufferRole::PartialLse),
                         [&](Value split) {

@@ -16,7 +16,8 @@ ScoreMap::ScoreMap(KernelBuilder &k, const RowTiles &rows, Value keyBase, Value 
       slices(slices), block(new Block), region(k.b.getContext()) {
   block->addArguments({k.b.getI32Type(), k.b.getI32Type()}, {k.loc, k.loc});
   region.setInsertionPointToStart(block);
-  key = arith::AddIOp::create(region, k.named("key"), k.toI32(keyBase), block->getArgument(1));
+  key = arith::AddIOp::create(region, slices > 1 ? k.loc : k.named("key"), k.toI32(keyBase),
+                              block->getArgument(1));
 }
 
 /// Keys of slice i of the rows begin i * columns further on.
@@ -25,10 +26,11 @@ void ScoreMap::moveToSlice(RankedTensorType products) {
     return arith::ConstantOp::create(region, k.loc, region.getI32IntegerAttr(value));
   };
   Value row = block->getArguments().drop_back().back();
-  Value slice =
-      arith::DivUIOp::create(region, k.loc, row, constant(products.getDimSize(0) / slices));
-  Value skipped = arith::MulIOp::create(region, k.loc, slice, constant(products.getDimSize(1)));
-  key = arith::AddIOp::create(region, k.named("slice_key"), key, skipped);
+  Value slice = arith::DivUIOp::create(region, k.named("slice"), row,
+                                       constant(products.getDimSize(0) / slices));
+  Value before = arith::MulIOp::create(region, k.named("keys_of_earlier_slices"), slice,
+                                       constant(products.getDimSize(1)));
+  key = arith::AddIOp::create(region, k.named("key"), key, before);
 }
 
 void RowTiles::placeByTree(KernelBuilder &k) {
@@ -174,14 +176,21 @@ Value ScoreMap::modify(Value score) {
   return inLog2(region, score);
 }
 
+/// With a name, where an operation made it.
+static Value called(StringRef name, Value value) {
+  return value.getDefiningOp() ? KernelBuilder::called(name, value) : value;
+}
+
 Value ScoreMap::hide(Value score, Value keyBegin) {
   attn::AttentionOp op = k.signature.attention;
-  Value begin = k.toI32(keyBegin), end = k.toI32(keyEnd);
-  Value above = arith::CmpIOp::create(region, k.loc, Pred::sge, key, begin);
-  Value below = arith::CmpIOp::create(region, k.loc, Pred::slt, key, end);
-  Value visible = arith::AndIOp::create(region, k.loc, above, below);
+  // begin <= key < end, as one comparison: what lies before begin wraps around.
+  Value begin = k.toI32(keyBegin);
+  Value count = KernelBuilder::called("key_count", k.toI32(k.sub(keyEnd, keyBegin)));
+  Value visible = arith::CmpIOp::create(region, k.named("is_of_item"), Pred::ult,
+                                        arith::SubIOp::create(region, k.loc, key, begin), count);
   if (attn::MaskAttrInterface mask = op.getMaskInterface())
-    visible = arith::AndIOp::create(region, k.named("visible"), visible, mask.emitPredicate(*this));
+    visible = arith::AndIOp::create(region, k.named("visible"), visible,
+                                    called("mask_shows", mask.emitPredicate(*this)));
   Value hidden = arith::ConstantOp::create(region, k.loc, region.getF32FloatAttr(-INFINITY));
   return arith::SelectOp::create(region, k.loc, visible, score, hidden);
 }
@@ -206,7 +215,10 @@ Value ScoreMap::build(Value products, Value keyBegin) {
   Value score = modify(begin(products));
   if (keyBegin)
     score = hide(score, keyBegin);
-  return KernelBuilder::noted("Scale and modifications, in units of log 2.",
+  attn::AttentionOp op = k.signature.attention;
+  return KernelBuilder::noted(op.getScoresAttr()
+                                  ? "Scale and modifications, in units of log 2."
+                                  : "Scale, in units of log 2: exponentials are powers of 2.",
                               finish(products.getType(), score));
 }
 

@@ -16,69 +16,70 @@ template <int PENDING> __device__ __forceinline__ void copy_wait() {
   asm volatile("cp.async.wait_group %0;" ::"n"(PENDING) : "memory");
 }
 
-// The slow way of copy_rows. Its text exists once for all rows of a thread: addresses move up
-// as rows are done.
+// Addresses of the rows that a thread copies, as one argument.
+template <int N> struct row_list {
+  i64 at[N];
+};
+
+// The slow way of copy_rows. Its text exists once for all copies of a kernel and all rows of a
+// thread: addresses move up as rows are done.
 template <typename T, int ROWS, int LANES, int WARPS, int N, int PITCH, int SPAN>
-__device__ __forceinline__ void copy_elements(shared_tile<PITCH, SPAN> to, const T *from,
-                                              const i64 (&rows)[N], i64 stride, int columns) {
+__device__ __noinline__ void copy_elements(u32 base, const T *from, row_list<N> rest, i64 stride,
+                                           int columns) {
   constexpr int padded_rows = (ROWS + 15) / 16 * 16;
-  i64 rest[N];
-#pragma unroll
-  for (int i = 0; i < N; ++i)
-    rest[i] = rows[i];
+  const shared_tile<PITCH, SPAN> to = {base};
 #pragma unroll 1
   for (int row = threadIdx.x / LANES; row < padded_rows; row += 32 / LANES * WARPS) {
-    const bool used = row < ROWS && rest[0] >= 0;
-    const T *source = from + (used ? rest[0] : 0);
+    const bool used = row < ROWS && rest.at[0] >= 0;
+    const T *source = from + (used ? rest.at[0] : 0);
 #pragma unroll 1
     for (int column = threadIdx.x % LANES; column < PITCH / int(sizeof(T)); column += LANES)
       store_shared(element_at<T>(to, row, column),
                    used && column < columns ? source[column * stride] : T{});
 #pragma unroll
     for (int i = 0; i + 1 < N; ++i)
-      rest[i] = rest[i + 1];
+      rest.at[i] = rest.at[i + 1];
   }
 }
 
 // Begins to copy ROWS rows of COLUMNS elements; the tile's padding becomes zero. A row is
 // shared by LANES neighbouring lanes; each thread has the addresses of its own rows, -1 for
-// a row of zeros. Rows that are not contiguous, or not at a multiple of 16 bytes, are copied
-// element by element.
+// a row of zeros. Elements of a row are `stride` apart. Rows that are not contiguous, or not at a
+// multiple of 16 bytes, are copied element by element.
 template <typename T, int ROWS, int COLUMNS, int LANES, int WARPS, int N, int PITCH, int SPAN>
 __device__ __forceinline__ void copy_rows(shared_tile<PITCH, SPAN> to, const T *from,
-                                          const i64 (&rows)[N], i64 stride, int columns = COLUMNS) {
+                                          const i64 (&rows)[N], i64 stride = 1,
+                                          int columns = COLUMNS) {
   constexpr int run = 16 / sizeof(T), rows_at_once = 32 / LANES * WARPS;
   constexpr int padded_rows = (ROWS + 15) / 16 * 16;
   const int first = threadIdx.x / LANES, lane = threadIdx.x % LANES;
-  bool whole = stride == 1;
+  row_list<N> list;
+  const T *source[N];
+  u32 low_bits = 0; // of all addresses
 #pragma unroll
   for (int i = 0; i < N; ++i) {
-    // A row beyond the tile has no address.
-    const bool inside = N * rows_at_once <= padded_rows || first + i * rows_at_once < padded_rows;
-    whole &= !inside || rows[i] < 0 || (u64(from + rows[i]) & 15) == 0;
+    const bool inside = N * rows_at_once <= ROWS || first + i * rows_at_once < ROWS;
+    list.at[i] = inside ? rows[i] : -1; // a row beyond the tile has no address
+    source[i] = from + lane * run + maximum(list.at[i], i64(0));
+    low_bits |= u32(u64(source[i]));
   }
-  if (!whole) {
-    copy_elements<T, ROWS, LANES, WARPS>(to, from, rows, stride, columns);
+  if (stride != 1 || low_bits % 16 != 0) {
+    copy_elements<T, ROWS, LANES, WARPS, N, PITCH, SPAN>(to.base, from, list, stride, columns);
     return;
   }
-  // Rows a multiple of 8 apart turn their chunks alike, and so do chunks SPAN apart: one
-  // address then serves all, with constants added.
-  constexpr bool alike = rows_at_once % 8 == 0 && LANES == SPAN;
   const bool full = COLUMNS * int(sizeof(T)) == PITCH && columns >= COLUMNS;
-  const u32 corner = to.at(first, lane);
 #pragma unroll
   for (int i = 0; i < N; ++i) {
     const int row = first + i * rows_at_once;
     if (N * rows_at_once > padded_rows && row >= padded_rows)
       break;
-    const bool used = (padded_rows == ROWS || row < ROWS) && rows[i] >= 0;
-    const T *source = from + (used ? rows[i] : 0) + lane * run;
+    const bool used = list.at[i] >= 0;
 #pragma unroll
     for (int j = 0; j < PITCH / 16 / LANES; ++j) {
       const int chunk = lane + j * LANES, left = (columns - chunk * run) * int(sizeof(T));
       const bool some = full || left > 0;
-      copy_chunk(alike ? corner + i * rows_at_once * PITCH + j * LANES * 16 : to.at(row, chunk),
-                 source + (some ? j * LANES * run : 0),
+      copy_chunk(to.at(first, lane, i * rows_at_once, j * LANES),
+                 source[i] + (some ? j * LANES * run : 0),
                  used && some ? (full || left > 16 ? 16 : left) : 0);
     }
   }

@@ -65,7 +65,7 @@ __device__ __forceinline__ void first_operand(u32 (&a)[M][4], shared_tile<PITCH,
   const int lane = threadIdx.x % 32;
 #pragma unroll
   for (int m = 0; m < M; ++m)
-    load_matrices(a[m], tile.at(row + m * 16 + lane % 16, k * 2 + lane / 16));
+    load_matrices(a[m], tile.at(row + lane % 16, lane / 16, m * 16, k * 2));
 }
 
 // A whole first operand into registers.
@@ -84,21 +84,13 @@ __device__ __forceinline__ void load_first_operand(u32 (&registers)[4 * M * K],
   }
 }
 
-// The lane's number, as a new value for each product: the compiler would else keep all
-// addresses of a product in registers through the loop.
-__device__ __forceinline__ int lane_for_addresses() {
-  int lane = threadIdx.x % 32;
-  asm volatile("" : "+r"(lane));
-  return lane;
-}
-
 // c += a * b^T for M blocks of 16 rows, N blocks of 8 columns, K steps of 16. Row n of b
 // holds column n of the product. `row` is the warp's first row of a, if that is in shared
 // memory.
 template <typename T, int M, int N, int K, typename First, int PITCH, int SPAN>
 __device__ __forceinline__ void product_transposed(float (&c)[M * N * 4], const First &a,
                                                    shared_tile<PITCH, SPAN> b, int row) {
-  const int lane = lane_for_addresses();
+  const int lane = threadIdx.x % 32;
 #pragma unroll
   for (int k = 0; k < K; ++k) {
     u32 first[M][4];
@@ -106,7 +98,7 @@ __device__ __forceinline__ void product_transposed(float (&c)[M * N * 4], const 
 #pragma unroll
     for (int n = 0; n + 1 < N; n += 2) {
       u32 second[4];
-      load_matrices(second, b.at(n * 8 + lane % 8 + lane / 16 * 8, k * 2 + lane / 8 % 2));
+      load_matrices(second, b.at(lane % 8 + lane / 16 * 8, lane / 8 % 2, n * 8, k * 2));
 #pragma unroll
       for (int m = 0; m < M; ++m) {
         mma<T>(&c[(m * N + n) * 4], first[m], second[0], second[1]);
@@ -115,12 +107,20 @@ __device__ __forceinline__ void product_transposed(float (&c)[M * N * 4], const 
     }
     if (N % 2) {
       u32 second[2];
-      load_matrices(second, b.at((N - 1) * 8 + lane % 8, k * 2 + lane / 8 % 2));
+      load_matrices(second, b.at(lane % 8, lane / 8 % 2, (N - 1) * 8, k * 2));
 #pragma unroll
       for (int m = 0; m < M; ++m)
         mma<T>(&c[(m * N + N - 1) * 4], first[m], second[0], second[1]);
     }
   }
+}
+
+// The lane's number, as a new value for each product: the compiler would else keep all
+// addresses of the product in registers through the loop.
+__device__ __forceinline__ int lane_for_addresses() {
+  int lane = threadIdx.x % 32;
+  asm volatile("" : "+r"(lane));
+  return lane;
 }
 
 // c += a * b: row k of b holds the factors of column k of a.
@@ -135,7 +135,7 @@ __device__ __forceinline__ void product(float (&c)[M * N * 4], const First &a,
 #pragma unroll
     for (int n = 0; n + 1 < N; n += 2) {
       u32 second[4];
-      load_transposed(second, b.at(k * 16 + lane % 16, n + lane / 16));
+      load_transposed(second, b.at(lane % 16, lane / 16, k * 16, n));
 #pragma unroll
       for (int m = 0; m < M; ++m) {
         mma<T>(&c[(m * N + n) * 4], first[m], second[0], second[1]);
@@ -144,7 +144,7 @@ __device__ __forceinline__ void product(float (&c)[M * N * 4], const First &a,
     }
     if (N % 2) {
       u32 second[2];
-      load_transposed(second, b.at(k * 16 + lane % 16, N - 1));
+      load_transposed(second, b.at(lane % 16, 0, k * 16, N - 1));
 #pragma unroll
       for (int m = 0; m < M; ++m)
         mma<T>(&c[(m * N + N - 1) * 4], first[m], second[0], second[1]);

@@ -2,7 +2,7 @@
 
 // Address of key `key` + `row` through a page table, -1 from `count` on and in absent pages.
 template <int PAGE>
-__device__ __forceinline__ i64 paged_row(const int *table, i64 base, i64 key, int row, i64 count,
+__device__ __forceinline__ i64 paged_row(const int *table, i64 base, i64 key, int row, int count,
                                          i64 offset, i64 page_stride, i64 slot_stride) {
   if (row >= count)
     return -1;
@@ -41,6 +41,28 @@ __device__ __forceinline__ void store_rows(T *to, const i64 (&rows)[N], i64 stri
 #pragma unroll
     for (int i = 0; i + 1 < N; ++i)
       rest[i] = rest[i + 1];
+  }
+}
+
+// Four neighbouring elements at `to`, `stride` apart; one store where that can be.
+template <typename T>
+__device__ __forceinline__ void store_four(T *to, i64 stride, float a, float b, float c, float d) {
+  if (stride == 1 && u64(to) % (4 * sizeof(T)) == 0) {
+    *reinterpret_cast<uint2 *>(to) = make_uint2(pack<T>(a, b), pack<T>(c, d));
+  } else {
+    to[0] = narrow_to<T>(a), to[stride] = narrow_to<T>(b);
+    to[2 * stride] = narrow_to<T>(c), to[3 * stride] = narrow_to<T>(d);
+  }
+}
+
+template <>
+__device__ __forceinline__ void store_four<float>(float *to, i64 stride, float a, float b, float c,
+                                                  float d) {
+  if (stride == 1 && u64(to) % 16 == 0) {
+    *reinterpret_cast<float4 *>(to) = make_float4(a, b, c, d);
+  } else {
+    to[0] = a, to[stride] = b;
+    to[2 * stride] = c, to[3 * stride] = d;
   }
 }
 

@@ -51,6 +51,15 @@ __device__ __forceinline__ u32 element_at(shared_tile<PITCH, SPAN> tile, int row
   return tile.at(row, column / run) + column % run * int(sizeof(T));
 }
 
+// The same `rows` and `columns` further on, which are constants.
+template <typename T, int PITCH, int SPAN>
+__device__ __forceinline__ u32 element_at(shared_tile<PITCH, SPAN> tile, int row, int column,
+                                          int rows, int columns) {
+  constexpr int run = 16 / sizeof(T), turn = SPAN * run;
+  const int near = column + columns % turn;
+  return tile.at(row, near / run, rows, columns / turn * SPAN) + near % run * int(sizeof(T));
+}
+
 // Element `half` of a word of memory.
 template <typename T> __device__ __forceinline__ float word_to_f32(u32 word, int half) {
   return to_f32(unpack<T>(word, half));

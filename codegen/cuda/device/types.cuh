@@ -28,6 +28,31 @@ template <int PITCH, int SPAN> struct shared_tile {
   __device__ __forceinline__ u32 at(int row, int chunk) const {
     return base + row * PITCH + ((chunk ^ (row / (8 / SPAN) % SPAN)) * 16);
   }
+  // Constants further on: whole turns are added at the end, so that neighbours share the rest.
+  __device__ __forceinline__ u32 at(int row, int chunk, int rows, int chunks) const {
+    return at(row + rows % 8, chunk + chunks % SPAN) + rows / 8 * 8 * PITCH +
+           chunks / SPAN * SPAN * 16;
+  }
   // The tile from `rows` (a multiple of 8) on.
   __device__ __forceinline__ shared_tile from_row(int rows) const { return {base + rows * PITCH}; }
+};
+
+// Words of a plan's records: the pieces of work that the host made out of the lengths.
+struct work_item {
+  enum : int { first_row, row_count, kv_head, sequence, key_begin, key_end, partial_slot, flags };
+  enum : int { mixed_sequences = 1 }; // a value of flags: rows of several sequences
+};
+
+// A query token: its number in its sequence, its position among the keys.
+struct row_entry {
+  enum : int { query, position };
+};
+
+struct sequence_record {
+  enum : int { query_base, key_base, query_len, key_len, table_base, batch };
+};
+
+// A row whose keys several work items shared: where their results lie.
+struct merge_item {
+  enum : int { row, kv_head, sequence, first_partial, count, stride };
 };

@@ -84,6 +84,30 @@ Expression cuda::coordinate(llvm::ArrayRef<LayoutAxis> axes, LayoutDim dim,
                 [&](const LayoutAxis &axis) { return axis.dim == dim ? axis.stride : 0; });
 }
 
+std::optional<SplitCoordinate> cuda::splitCoordinate(const tile::Layout &layout, LayoutDim dim,
+                                                     int64_t divisor, const Expression &index) {
+  int64_t below = 0; // the largest sum of the digits that make the rest
+  auto isHigh = [&](const LayoutAxis &axis) { return axis.stride % divisor == 0; };
+  for (const tile::LayoutAxes *unit : {&layout.registers, &layout.lanes, &layout.warps})
+    for (const LayoutAxis &axis : *unit)
+      if (axis.dim == dim && !isHigh(axis))
+        below += (axis.extent - 1) * axis.stride;
+  if (below >= divisor)
+    return std::nullopt;
+  auto part = [&](bool high) {
+    auto ofUnit = [&](llvm::ArrayRef<LayoutAxis> axes, const Expression &digitsOf) {
+      return digits(axes, digitsOf, [&](const LayoutAxis &axis) -> int64_t {
+        if (axis.dim != dim || isHigh(axis) != high)
+          return 0;
+        return high ? axis.stride / divisor : axis.stride;
+      });
+    };
+    return sum(sum(ofUnit(layout.warps, {"warp"}), ofUnit(layout.lanes, {"lane"})),
+               ofUnit(layout.registers, index));
+  };
+  return SplitCoordinate{part(true), part(false)};
+}
+
 Expression cuda::sliceIndex(llvm::ArrayRef<LayoutAxis> axes, bool keepRows, bool keepColumns,
                             const Expression &index) {
   if (keepRows && keepColumns)

@@ -5,6 +5,7 @@
 
 #include "llvm/ADT/Twine.h"
 
+#include <optional>
 #include <string>
 
 namespace llmopt::cuda {
@@ -45,6 +46,13 @@ Expression times(const Expression &a, int64_t factor);
 /// The part of the row (or column) that the axes of one unit give for `index`.
 Expression coordinate(llvm::ArrayRef<tile::LayoutAxis> axes, tile::LayoutDim dim,
                       const Expression &index);
+/// `coordinate / divisor` and `coordinate % divisor` over all three units of a layout, each as
+/// the sum of its own digits ("warp", "lane / 4"); nothing where a digit belongs to both.
+struct SplitCoordinate {
+  Expression quotient, rest;
+};
+std::optional<SplitCoordinate> splitCoordinate(const tile::Layout &layout, tile::LayoutDim dim,
+                                               int64_t divisor, const Expression &index);
 /// Index in the registers of a slice that keeps `dims`, for register `index` of the whole.
 Expression sliceIndex(llvm::ArrayRef<tile::LayoutAxis> axes, bool keepRows, bool keepColumns,
                       const Expression &index);

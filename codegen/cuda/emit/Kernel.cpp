@@ -63,6 +63,10 @@ LogicalResult Printer::run() {
     bool isWorker = bool(kernel.getArgAttr(argument.getArgNumber(), tile::kWorkerAttr));
     bound[argument] = {isWorker ? "i64(blockIdx.x)" : "p." + field};
   }
+  if (auto named = kernel->getAttrOfType<DictionaryAttr>(tile::kConstantsAttr))
+    for (NamedAttribute constant : named)
+      constants[cast<IntegerAttr>(constant.getValue()).getInt()] =
+          names.fresh(constant.getName().getValue());
   if (failed(block(kernel.front())) || !complete)
     return failure();
   Lines body = std::move(w.lines);
@@ -70,8 +74,12 @@ LogicalResult Printer::run() {
   w.place = kernel.getLoc();
   head(fields);
   w.line("const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;");
-  for (auto &[variable, expression] : threadConstants)
-    w.line("const int " + variable + " = " + expression + ";");
+  for (auto &[value, constant] : constants)
+    w.line("constexpr i64 " + constant + " = " + Twine(value) + ";");
+  for (const ThreadConstant &constant : threadConstants) {
+    w.paragraph(constant.name + ": " + constant.comment);
+    w.line("const int " + constant.name + " = " + constant.expression + ";");
+  }
   auto bytes = kernel->getAttrOfType<IntegerAttr>(tile::kSharedBytesAttr);
   if (bytes && bytes.getInt() > 0) {
     w.line("extern __shared__ __align__(128) u8 shared_memory[];");
@@ -93,7 +101,8 @@ LogicalResult Printer::block(Block &block) {
 
 LogicalResult Printer::operation(Operation *op) {
   w.place = op->getLoc();
-  if (auto note = op->getAttrOfType<StringAttr>(tile::kNoteAttr))
+  if (auto note = op->getAttrOfType<StringAttr>(tile::kNoteAttr);
+      note && !isa<memref::AllocaOp>(op))
     w.note(note.getValue());
   return llvm::TypeSwitch<Operation *, LogicalResult>(op)
       .Case<func::ReturnOp, scf::YieldOp, scf::ConditionOp, tile::YieldOp>(
@@ -108,6 +117,8 @@ LogicalResult Printer::operation(Operation *op) {
           return success(); // nothing uses it
         std::string variable = name(alloca, "buffer") + "_at";
         std::string place = offset.getInt() ? " + " + std::to_string(offset.getInt()) : "";
+        if (auto note = alloca->getAttrOfType<StringAttr>(tile::kNoteAttr))
+          w.paragraph(note.getValue());
         w.line("const u32 " + variable + " = shared" + place + ";");
         bound[alloca] = {variable};
         return success();

@@ -8,6 +8,7 @@
 
 #include "codegen/cuda/emit/Expression.h"
 #include "codegen/cuda/emit/Writer.h"
+#include "dialect/tile/TextAttrs.h"
 #include "dialect/tile/TileDialect.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -47,6 +48,8 @@ private:
   // Scalars (Scalars.cpp).
   mlir::LogicalResult scalar(mlir::Operation *op);
   mlir::FailureOr<Expression> scalarExpression(mlir::Operation *op);
+  /// A map's row or column over a constant, or the rest of that, by the digits of its layout.
+  std::optional<Expression> partOfCoordinate(mlir::Operation *op);
   mlir::LogicalResult print(mlir::memref::LoadOp load);
   mlir::LogicalResult print(mlir::memref::StoreOp store);
 
@@ -68,6 +71,7 @@ private:
   mlir::LogicalResult print(tile::ConvertOp convert);
   mlir::LogicalResult print(tile::MmaOp mma);
   mlir::LogicalResult print(tile::FoldOp fold);
+  void printParts(tile::FoldOp fold, const std::string &scratch);
   mlir::LogicalResult print(tile::ReduceColumnsOp reduce);
   mlir::LogicalResult printStoreFromShared(tile::StoreOp store);
   std::string rowArray(mlir::Value rows);
@@ -100,6 +104,10 @@ private:
   std::string inside(mlir::RankedTensorType type, const tile::Layout &layout,
                      const Expression &index);
   std::string rowOf(const tile::Layout &layout, const Expression &index);
+  /// The shared-memory address of a register's element in a tile called `tile`. With `slice`
+  /// rows in a slice, of the row within its slice.
+  std::string elementAt(const std::string &element, const std::string &tile,
+                        const tile::Layout &layout, const Expression &index, int64_t slice = 0);
   std::string columnOf(const tile::Layout &layout, const Expression &index);
   /// The part of a coordinate that the thread decides, as a constant of the kernel.
   Expression threadPart(const tile::Layout &layout, tile::LayoutDim dim);
@@ -115,7 +123,18 @@ private:
   llvm::DenseMap<mlir::Value, Expression> bound;
   llvm::DenseMap<mlir::Value, std::string> variables; ///< of tiles in registers
   llvm::DenseMap<mlir::Value, std::string> places;    ///< variables that tiles to come are put in
-  std::vector<std::pair<std::string, std::string>> threadConstants; ///< name, expression
+  llvm::DenseMap<int64_t, std::string> constants;     ///< names of numbers with a meaning
+  struct ThreadConstant {
+    std::string name, expression, comment;
+  };
+  std::vector<ThreadConstant> threadConstants;
+  /// The element that a map's region is printed for.
+  struct Element {
+    tile::MapOp map;
+    tile::Layout space;
+    Expression index;
+  };
+  std::optional<Element> current;
 };
 
 } // namespace llmopt::cuda

@@ -161,6 +161,26 @@ static Expression asUnsigned(Type type, const Expression &e) {
   return {std::string(name) + "(" + e.text + ")"};
 }
 
+std::optional<Expression> Printer::partOfCoordinate(Operation *op) {
+  IntegerAttr divisor;
+  if (!current || !isa<arith::DivUIOp, arith::RemUIOp>(op) ||
+      !matchPattern(op->getOperand(1), m_Constant(&divisor)) || divisor.getInt() <= 0)
+    return std::nullopt;
+  Value value = op->getOperand(0);
+  while (auto cast = value.getDefiningOp<arith::IndexCastOp>())
+    value = cast.getIn();
+  bool isRow = value == current->map.getRowIndex();
+  if (!isRow && value != current->map.getColumnIndex())
+    return std::nullopt;
+  std::optional<SplitCoordinate> split =
+      splitCoordinate(current->space, isRow ? tile::LayoutDim::Row : tile::LayoutDim::Column,
+                      divisor.getInt(), current->index);
+  if (!split)
+    return std::nullopt;
+  Expression part = isa<arith::DivUIOp>(op) ? split->quotient : split->rest;
+  return op->getResult(0).getType().isIndex() ? Expression{"i64(" + part.text + ")"} : part;
+}
+
 FailureOr<Expression> Printer::scalarExpression(Operation *op) {
   SmallVector<Expression> in;
   for (Value operand : op->getOperands())
@@ -204,6 +224,8 @@ FailureOr<Expression> Printer::scalarExpression(Operation *op) {
     if (auto value = dyn_cast<IntegerAttr>(constant.getValue())) {
       if (type.isInteger(1))
         return Expression{value.getValue().isZero() ? "false" : "true"};
+      if (std::string known = constants.lookup(value.getInt()); !known.empty())
+        return Expression{known};
       Expression e = number(value.getInt());
       if (value.getValue().getSignificantBits() > 32)
         e.text += "ll";
@@ -214,6 +236,8 @@ FailureOr<Expression> Printer::scalarExpression(Operation *op) {
     const char *symbols[] = {"==", "!=", "<", "<=", ">", ">=", "<", "<=", ">", ">="};
     auto predicate = compareInts.getPredicate();
     Type operand = compareInts.getLhs().getType();
+    if (auto constant = op->getAttrOfType<StringAttr>(tile::kConstantAttr))
+      in[1] = {constant.getValue().str()};
     if (isUnsigned(predicate))
       in[0] = asUnsigned(operand, in[0]), in[1] = asUnsigned(operand, in[1]);
     Precedence binds =
@@ -232,6 +256,8 @@ FailureOr<Expression> Printer::scalarExpression(Operation *op) {
   if (type.isInteger(1) && isa<arith::XOrIOp>(op))
     return binary(in[0], "!=", in[1], Precedence::Equality);
   if (isa<arith::DivUIOp, arith::RemUIOp, arith::ShRUIOp, arith::CeilDivUIOp>(op)) {
+    if (std::optional<Expression> part = partOfCoordinate(op))
+      return *part;
     in[0] = asUnsigned(type, in[0]);
     // A literal takes the type of the other side.
     if (!matchPattern(op->getOperand(1), m_Constant()) || isa<arith::CeilDivUIOp>(op))
@@ -309,6 +335,9 @@ FailureOr<Expression> Printer::scalarExpression(Operation *op) {
     return rounded(call(isa<arith::MaximumFOp>(op) ? "max_nan" : "min_nan"));
   if (isa<math::Exp2Op>(op))
     return rounded(call(type.isF64() ? "exp2" : "exp2_approx"));
+  if (auto log = dyn_cast<math::Log2Op>(op);
+      log && type.isF32() && bitEnumContainsAll(log.getFastmath(), arith::FastMathFlags::afn))
+    return call("log2_approx");
   if (isa<math::AbsIOp>(op))
     return call("llabs");
   if (isa<math::CtPopOp>(op))
@@ -336,7 +365,15 @@ LogicalResult Printer::scalar(Operation *op) {
 }
 
 LogicalResult Printer::print(memref::LoadOp load) {
-  std::string text = use(load.getMemRef()).text + "[" + use(load.getIndices()[0]).text + "]";
+  Value index = load.getIndices()[0];
+  std::string at = use(index).text;
+  if (auto constant = load->getAttrOfType<StringAttr>(tile::kConstantAttr)) {
+    // A constant 0 is gone.
+    auto added = index.getDefiningOp<arith::AddIOp>();
+    bool ends = added && matchPattern(added.getRhs(), m_Constant());
+    at = sum(use(ends ? added.getLhs() : index), {constant.getValue().str()}).text;
+  }
+  std::string text = use(load.getMemRef()).text + "[" + at + "]";
   // A cast right behind it takes the load along.
   Operation *next = load->getNextNode();
   bool taken = next && load->hasOneUse() && *load->user_begin() == next &&

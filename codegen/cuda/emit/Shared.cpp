@@ -92,7 +92,8 @@ LogicalResult Printer::print(tile::CopyAsyncOp copy) {
                     std::to_string(buffer.getDimSize(2)), std::to_string(lanes),
                     std::to_string(warps)}) +
          ">(" + tileType(layout) + "{" + slotOf(copy.getBuffer(), copy.getSlot(), copy.getAhead()) +
-         "}, " + from + ", " + variable + ", " + stride + columns + ");");
+         "}, " + from + ", " + variable + (stride == "1" && columns.empty() ? "" : ", " + stride) +
+         columns + ");");
   if (copy.getCondition())
     w.close();
   w.line("copy_commit();");
@@ -128,9 +129,8 @@ LogicalResult Printer::print(tile::PutOp put) {
     if (packed)
       value = variables[put.getTile()] +
               (registersOf(put.getTile()) > 1 ? "[" + index.in(Precedence::Product) + " / 2]" : "");
-    w.line((condition.empty() ? "" : "if (" + condition + ") ") + "store_shared(element_at<" +
-           element + ">(" + to + ", " + rowOf(layout, index) + ", " + columnOf(layout, index) +
-           "), " + value + ");");
+    w.line((condition.empty() ? "" : "if (" + condition + ") ") + "store_shared(" +
+           elementAt(element, to, layout, index) + ", " + value + ");");
   });
   if (!copies.empty())
     w.close();
@@ -159,8 +159,8 @@ LogicalResult Printer::print(tile::ConvertOp convert) {
   }
   auto value = [&](const Expression &index) {
     std::string condition = inside(type, layout, index);
-    std::string read = "load_shared<" + element + ">(element_at<" + element + ">(" + source + ", " +
-                       rowOf(layout, index) + ", " + columnOf(layout, index) + "))";
+    std::string read =
+        "load_shared<" + element + ">(" + elementAt(element, source, layout, index) + ")";
     return condition.empty() ? read : condition + " ? " + read + " : " + element + "{}";
   };
   forEachRegister(layout, isPacked(to) ? 2 : 1, [&](const Expression &index) {

@@ -1,6 +1,7 @@
 // Maps and reductions over tiles in registers: straight code for each element.
 #include "codegen/cuda/emit/Printer.h"
 #include "codegen/cuda/passes/LayoutGroups.h"
+#include "codegen/cuda/passes/SharedAccess.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 
@@ -9,6 +10,7 @@ using namespace llmopt;
 using namespace llmopt::cuda;
 using tile::Combiner;
 using tile::Layout;
+using tile::LayoutAxis;
 using tile::LayoutDim;
 
 namespace {
@@ -72,7 +74,10 @@ FailureOr<SmallVector<Expression>> Printer::mapBody(tile::MapOp map, const Expre
     define(row, {rowOf(space, index), Precedence::Sum});
   if (!column.use_empty())
     define(column, {columnOf(space, index), Precedence::Sum});
-  if (failed(block(region)))
+  current = Element{map, space, index};
+  LogicalResult printed = block(region);
+  current.reset();
+  if (failed(printed))
     return failure();
   SmallVector<Expression> yielded;
   for (auto [i, value] : llvm::enumerate(region.getTerminator()->getOperands())) {
@@ -222,16 +227,10 @@ LogicalResult Printer::print(tile::ReduceOp reduce) {
   return success();
 }
 
-LogicalResult Printer::print(tile::FoldOp fold) {
-  Layout from = layoutOf(fold.getTile()), to = layoutOf(fold.getResult());
+/// The write half of a fold, and the barrier after it.
+void Printer::printParts(tile::FoldOp fold, const std::string &scratch) {
+  Layout from = layoutOf(fold.getTile());
   RankedTensorType type = typeOf(fold.getTile());
-  if (!type.getElementType().isF32())
-    return fold.emitOpError() << "combines " << type.getElementType() << "; f32 can be combined";
-  std::string scratch = names.fresh("parts");
-  auto buffer = cast<MemRefType>(fold.getScratch().getType());
-  auto space = cast<tile::SharedAttr>(buffer.getMemorySpace());
-  w.line("const shared_tile<" + Twine(space.getPitch()) + ", " + Twine(space.getSpan()) + "> " +
-         scratch + " = {" + use(fold.getScratch()).text + "};");
   std::string copies = isFirstCopy(from);
   if (!copies.empty())
     w.open("if (" + copies + ")");
@@ -241,32 +240,61 @@ LogicalResult Printer::print(tile::FoldOp fold) {
     std::string values = element(fold.getTile(), index).text;
     if (pairs)
       values += ", " + element(fold.getTile(), sum(index, number(1))).text;
-    w.line((condition.empty() ? "" : "if (" + condition + ") ") +
-           "store_shared(element_at<float>(" + scratch + ", " + rowOf(from, index) + ", " +
-           columnOf(from, index) + "), " + values + ");");
+    w.line((condition.empty() ? "" : "if (" + condition + ") ") + "store_shared(" +
+           elementAt("float", scratch, from, index) + ", " + values + ");");
   });
   if (!copies.empty())
     w.close();
   w.line("__syncthreads();");
+}
+
+LogicalResult Printer::print(tile::FoldOp fold) {
+  Layout to = layoutOf(fold.getResult());
+  RankedTensorType type = typeOf(fold.getTile());
+  if (!type.getElementType().isF32())
+    return fold.emitOpError() << "combines " << type.getElementType() << "; f32 can be combined";
+  std::string scratch = names.fresh("parts");
+  auto buffer = cast<MemRefType>(fold.getScratch().getType());
+  auto space = cast<tile::SharedAttr>(buffer.getMemorySpace());
+  w.line("const shared_tile<" + Twine(space.getPitch()) + ", " + Twine(space.getSpan()) + "> " +
+         scratch + " = {" + use(fold.getScratch()).text + "};");
+  if (!fold->hasAttr(kAgainAttr))
+    printParts(fold, scratch);
   bool isMax = fold.getCombiner() == Combiner::Max;
   int64_t slice = type.getDimSize(0) / fold.getSlices();
   std::string variable = declare(fold.getResult());
-  forEachRegister(to, 1, [&](const Expression &index) {
-    std::string result = element(fold.getResult(), index).text;
-    w.line(result + " = " + combineName(isMax) + "::identity();");
+  // Four neighbours of a row are read at once where a thread has them.
+  bool fours = !to.registers.empty() && to.registers[0] == LayoutAxis{4, LayoutDim::Column, 1} &&
+               type.getDimSize(1) % 4 == 0;
+  const char *combine = combineName(isMax);
+  forEachRegister(to, fours ? 4 : 1, [&](const Expression &index) {
+    auto resultAt = [&](const Expression &i) { return element(fold.getResult(), i).text; };
+    auto at = [&](const std::string &part) { return elementAt("float", part, to, index, slice); };
     std::string condition = inside(typeOf(fold.getResult()), to, index);
+    // A slice of whole turns of the rows' chunks begins where a tile could.
+    std::string part = scratch + ".from_row(slice * " + std::to_string(slice) + ")";
+    if (slice % 8)
+      part = scratch; // and the row says it
+    for (int64_t i = 0; i < (fours ? 4 : 1); ++i)
+      w.line(resultAt(sum(index, number(i))) + " = " + combine + "::identity();");
     if (!condition.empty())
       w.open("if (" + condition + ")");
-    std::string row = rowOf(to, index);
-    if (typeOf(fold.getResult()).getDimSize(0) != slice)
-      row = "(" + row + ") % " + std::to_string(slice);
     w.unrolled("slice", fold.getSlices());
-    // A slice of whole turns of the rows' chunks begins where a tile could.
-    std::string place = slice % 8 == 0
-                            ? scratch + ".from_row(slice * " + std::to_string(slice) + "), " + row
-                            : scratch + ", slice * " + std::to_string(slice) + " + " + row;
-    w.line(result + " = " + combineName(isMax) + "::apply(" + result +
-           ", load_shared<float>(element_at<float>(" + place + ", " + columnOf(to, index) + ")));");
+    std::string place = at(part);
+    if (slice % 8)
+      place = "element_at<float>(" + scratch + ", slice * " + std::to_string(slice) + " + (" +
+              rowOf(to, index) + ") % " + std::to_string(slice) + ", " + columnOf(to, index) + ")";
+    if (fours) {
+      w.line("float part[4];");
+      w.line("load_four<float>(part, " + place + ");");
+      w.unrolled("j", 4);
+      std::string each = resultAt(sum(index, {"j"}));
+      w.line(each + " = " + combine + "::apply(" + each + ", part[j]);");
+      w.close();
+    } else {
+      w.line(resultAt(index) + " = " + combine + "::apply(" + resultAt(index) +
+             ", load_shared<float>(" + place + "));");
+    }
     w.close();
     if (!condition.empty())
       w.close();

@@ -34,6 +34,8 @@ LogicalResult Printer::print(tile::StridedRowsOp rows) {
 LogicalResult Printer::print(tile::PagedRowsOp rows) {
   Layout layout = layoutOf(rows.getRows());
   declare(rows.getRows());
+  // Of a tile's rows, so that it fits; the negative counts of tiles without keys do, too.
+  std::string count = "int(" + use(rows.getCount()).text + ")";
   forEachRegister(layout, 1, [&](const Expression &index) {
     std::string row = rowOf(layout, index);
     std::string guard;
@@ -41,9 +43,9 @@ LogicalResult Printer::print(tile::PagedRowsOp rows) {
       guard = row + " >= " + std::to_string(typeOf(rows.getRows()).getDimSize(0)) + " ? -1 : ";
     w.line(element(rows.getRows(), index).text + " = " + guard + "paged_row<" +
            Twine(rows.getPage()) + ">(" + use(rows.getTable()).text + ", " +
-           use(rows.getBase()).text + ", " + use(rows.getKey()).text + ", " + row + ", " +
-           use(rows.getCount()).text + ", " + use(rows.getOffset()).text + ", " +
-           use(rows.getPageStride()).text + ", " + use(rows.getSlotStride()).text + ");");
+           use(rows.getBase()).text + ", " + use(rows.getKey()).text + ", " + row + ", " + count +
+           ", " + use(rows.getOffset()).text + ", " + use(rows.getPageStride()).text + ", " +
+           use(rows.getSlotStride()).text + ");");
   });
   return success();
 }
@@ -108,8 +110,13 @@ LogicalResult Printer::print(tile::StoreOp store) {
   Type memory = cast<MemRefType>(store.getBase().getType()).getElementType();
   std::string base = use(store.getBase()).text, memoryName = typeName(memory);
   std::string stride = store.getStride() ? use(store.getStride()).text : "1";
-  bool pairs = holdsPairs(tile) && isa<FloatType>(memory) && !store.getFirst() &&
-               !store.getLimit() && type.getDimSize(1) % 2 == 0;
+  bool whole = holdsPairs(tile) && isa<FloatType>(memory) && !store.getFirst() && !store.getLimit();
+  // Neighbours of a row that a thread has.
+  int64_t run = 1;
+  for (int64_t wide : {4, 2})
+    if (run == 1 && whole && layout.registers[0].extent % wide == 0 &&
+        type.getDimSize(1) % wide == 0)
+      run = wide;
   std::string copies = isFirstCopy(layout);
   if (!copies.empty())
     w.open("if (" + copies + ")");
@@ -127,9 +134,12 @@ LogicalResult Printer::print(tile::StoreOp store) {
         store.getStride() ? binary(at, "*", use(store.getStride()), Precedence::Product) : at;
     std::string place = sum({rows}, offset).text, value = element(tile, index).text;
     w.line("if (" + condition + ")");
-    if (pairs) {
-      w.line("  store_pair<" + memoryName + ">(" + base + " + " + place + ", " + stride + ", " +
-             value + ", " + element(tile, sum(index, number(1))).text + ");");
+    if (run > 1) {
+      std::string values;
+      for (int64_t i = 0; i < run; ++i)
+        values += ", " + element(tile, sum(index, number(i))).text;
+      w.line(std::string("  ") + (run == 4 ? "store_four<" : "store_pair<") + memoryName + ">(" +
+             base + " + " + place + ", " + stride + values + ");");
       return;
     }
     if (memory != type.getElementType())
@@ -137,7 +147,7 @@ LogicalResult Printer::print(tile::StoreOp store) {
               (type.getElementType().isF32() ? value : "to_f32(" + value + ")") + ")";
     w.line("  " + base + "[" + place + "] = " + value + ";");
   };
-  forEachRegister(layout, pairs ? 2 : 1, one);
+  forEachRegister(layout, run, one);
   if (!copies.empty())
     w.close();
   return success();

@@ -228,27 +228,62 @@ void Printer::forEachRegister(const Layout &layout, int64_t step,
   w.close();
 }
 
+/// What a thread's row or column in this layout is for: a word for its name, and a comment.
+static std::pair<std::string, std::string> describe(const Layout &layout, LayoutDim dim) {
+  // Lanes before the first axis along `dim` share the coordinate.
+  int64_t sharing = 1, extent = 1, replicas = 1;
+  for (const tile::LayoutAxis &axis : layout.lanes) {
+    if (axis.dim == dim) {
+      extent = axis.extent;
+      break;
+    }
+    sharing *= axis.extent;
+    if (axis.dim == LayoutDim::Replica)
+      replicas *= axis.extent;
+  }
+  bool isRow = dim == LayoutDim::Row;
+  std::string what = isRow ? "row" : "column";
+  if (isRow ? sharing == 4 && extent == 8 : extent == 4 && sharing == 1)
+    return {"mma", "this thread's first " + what + " in a fragment of mma.m16n8k16"};
+  if (isRow && sharing > 1 && sharing == replicas)
+    return {"copy", "this thread's first row of a tile that is copied, with " +
+                        std::to_string(sharing - 1) + " neighbours"};
+  return {"thread", "this thread's first " + what + " of a tile"};
+}
+
 Expression Printer::threadPart(const Layout &layout, LayoutDim dim) {
   Expression text =
       sum(coordinate(layout.warps, dim, {"warp"}), coordinate(layout.lanes, dim, {"lane"}));
   if (text.binds == Precedence::Atom)
     return text;
-  for (auto &[known, expression] : threadConstants)
-    if (expression == text.text)
-      return {known};
-  // "row_of_4_lanes": as many neighbouring lanes as share it.
-  int64_t sharing = 1;
-  for (const tile::LayoutAxis &axis : layout.lanes) {
-    if (axis.dim == dim)
-      break;
-    sharing *= axis.extent;
-  }
-  std::string variable = names.fresh(std::string(dim == LayoutDim::Row ? "row_of_" : "column_of_") +
-                                     (sharing == 32  ? "warp"
-                                      : sharing == 1 ? "lane"
-                                                     : std::to_string(sharing) + "_lanes"));
-  threadConstants.push_back({variable, text.text});
+  for (const ThreadConstant &known : threadConstants)
+    if (known.expression == text.text)
+      return {known.name};
+  auto [use, comment] = describe(layout, dim);
+  std::string variable = names.fresh(use + (dim == LayoutDim::Row ? "_row" : "_column"));
+  threadConstants.push_back({variable, text.text, comment});
   return {variable};
+}
+
+std::string Printer::elementAt(const std::string &element, const std::string &tile,
+                               const Layout &layout, const Expression &index, int64_t slice) {
+  Expression row = threadPart(layout, LayoutDim::Row),
+             rows = coordinate(layout.registers, LayoutDim::Row, index);
+  if (slice && slice < layout.cover().first) {
+    Layout threads = layout, registers = layout;
+    threads.registers.clear(), registers.lanes.clear(), registers.warps.clear();
+    if (splitCoordinate(layout, LayoutDim::Row, slice, index))
+      row = splitCoordinate(threads, LayoutDim::Row, slice, index)->rest,
+      rows = splitCoordinate(registers, LayoutDim::Row, slice, index)->rest;
+    else
+      row = {"(" + sum(row, rows).text + ") % " + std::to_string(slice)}, rows = number(0);
+  }
+  Expression columns = coordinate(layout.registers, LayoutDim::Column, index);
+  std::string text = "element_at<" + element + ">(" + tile + ", " + row.text + ", " +
+                     threadPart(layout, LayoutDim::Column).text;
+  if (rows.text != "0" || columns.text != "0")
+    text += ", " + rows.text + ", " + columns.text;
+  return text + ")";
 }
 
 std::string Printer::rowOf(const Layout &layout, const Expression &index) {

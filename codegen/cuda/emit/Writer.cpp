@@ -64,6 +64,10 @@ void Writer::line(const llvm::Twine &text) {
 void Writer::note(llvm::StringRef text) {
   if (!lines.text.empty() && !llvm::StringRef(lines.text.back()).ends_with("{"))
     line("");
+  paragraph(text);
+}
+
+void Writer::paragraph(llvm::StringRef text) {
   size_t room = kWidth - 2 * depth - 3;
   while (text.size() > room) {
     size_t end = text.rfind(' ', room);

@@ -24,7 +24,9 @@ public:
 
   void line(const llvm::Twine &text);
   void comment(const llvm::Twine &text) { line("// " + text); }
-  /// A comment on the lines to come, apart from those before it, in lines of 100 characters.
+  /// A comment in lines of 100 characters.
+  void paragraph(llvm::StringRef text);
+  /// The same on the lines to come, apart from those before it.
   void note(llvm::StringRef text);
   void open(const llvm::Twine &text) {
     line(text + " {");

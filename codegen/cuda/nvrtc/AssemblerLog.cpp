@@ -6,6 +6,7 @@
 //   ptxas info    : (C7511) Potential Performance Loss: ...
 #include "codegen/cuda/nvrtc/Nvrtc.h"
 
+#include <algorithm>
 #include <charconv>
 
 namespace llmopt::cuda {
@@ -40,20 +41,22 @@ std::string warningOf(std::string_view line) {
 
 } // namespace
 
+/// A kernel and the functions that it calls: the most of each.
 bundle::ImageFigures parseAssemblerLog(std::string_view log) {
   bundle::ImageFigures figures;
+  auto atLeast = [](uint32_t &figure, uint32_t value) { figure = std::max(figure, value); };
   while (!log.empty()) {
     size_t end = std::min(log.find('\n'), log.size());
     std::string_view line = log.substr(0, end);
     log.remove_prefix(std::min(end + 1, log.size()));
     if (line.find(" bytes stack frame") != std::string_view::npos) {
-      figures.stackBytes = numberBefore(line, " bytes stack frame");
-      figures.spillStoreBytes = numberBefore(line, " bytes spill stores");
-      figures.spillLoadBytes = numberBefore(line, " bytes spill loads");
+      atLeast(figures.stackBytes, numberBefore(line, " bytes stack frame"));
+      atLeast(figures.spillStoreBytes, numberBefore(line, " bytes spill stores"));
+      atLeast(figures.spillLoadBytes, numberBefore(line, " bytes spill loads"));
     } else if (line.find("Used ") != std::string_view::npos &&
                line.find(" registers") != std::string_view::npos) {
-      figures.registers = numberBefore(line, " registers");
-      figures.sharedBytes = numberBefore(line, " bytes smem");
+      atLeast(figures.registers, numberBefore(line, " registers"));
+      atLeast(figures.sharedBytes, numberBefore(line, " bytes smem"));
     }
     if (std::string warning = warningOf(line); !warning.empty())
       figures.warnings.push_back(std::move(warning));

@@ -109,7 +109,37 @@ private:
       total = std::max(total, buffer.offset + buffer.bytes);
       buffer.alloca->setAttr(tile::kOffsetAttr, b.getI64IntegerAttr(buffer.offset));
     }
+    for (Buffer &buffer : buffers)
+      buffer.alloca->setAttr(tile::kNoteAttr, b.getStringAttr(lifeOf(buffer)));
     getOperation()->setAttr(tile::kSharedBytesAttr, b.getI64IntegerAttr(total));
+  }
+
+  static std::string nameOf(const Buffer &buffer) {
+    auto name = dyn_cast<NameLoc>(memref::AllocaOp(buffer.alloca)->getLoc());
+    return name ? name.getName().str() : "a tile";
+  }
+
+  /// "k: 2 slots of 16384 bytes; there before: q; after: acc_all_parts."
+  std::string lifeOf(const Buffer &buffer) {
+    std::string before, after;
+    for (const Buffer &other : buffers) {
+      bool samePlace =
+          buffer.offset < other.offset + other.bytes && other.offset < buffer.offset + buffer.bytes;
+      if (other.alloca == buffer.alloca || !samePlace)
+        continue;
+      std::string &list = other.last < buffer.first ? before : after;
+      list += (list.empty() ? "" : ", ") + nameOf(other);
+    }
+    int64_t slots = memref::AllocaOp(buffer.alloca).getType().getDimSize(0);
+    std::string text = nameOf(buffer) + ": ";
+    if (slots > 1)
+      text += std::to_string(slots) + " slots of ";
+    text += std::to_string(buffer.bytes / slots) + " bytes";
+    if (!before.empty())
+      text += "; there before: " + before;
+    if (!after.empty())
+      text += "; there later: " + after;
+    return text + ".";
   }
 
   LogicalResult check() {

@@ -129,8 +129,13 @@ void LayoutGroups::collect(Operation *op) {
         seed(node(mma.getResult()), accumulatorOf(mma, warps));
       })
       .Case([&](tile::FoldOp fold) {
-        if (fold.getTile().getType() == fold.getResult().getType())
+        RankedTensorType type = typeOf(fold.getResult());
+        if (fold.getTile().getType() == type)
           same(fold.getTile(), fold.getResult());
+        // Read and stored four at a time.
+        else if (type.getDimSize(1) % 4 == 0)
+          seed(node(fold.getResult()),
+               tile::blockedLayout(type.getDimSize(0), type.getDimSize(1), warps, 4));
       })
       .Case([&](scf::ForOp loop) {
         auto *yield = loop.getBody()->getTerminator();

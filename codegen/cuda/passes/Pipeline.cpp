@@ -18,6 +18,13 @@ using namespace llmopt;
 
 namespace {
 
+/// The iteration that copies are begun for at one place of the text: they share its arithmetic.
+struct Ahead {
+  Value iteration, exists; ///< exists: i1, false beyond the last one
+  IRMapping clones;
+  DenseMap<Value, Value> counts; ///< rows that have addresses: none beyond the last iteration
+};
+
 /// One copy of the loop and its wait.
 struct Staged {
   tile::CopyAsyncOp copy;
@@ -34,9 +41,11 @@ public:
       return;
     // Tokens of the copies under way, oldest first, for each staged copy.
     SmallVector<Value> tokens;
-    for (int64_t ahead = 0; ahead + 1 < stages; ++ahead)
+    for (int64_t ahead = 0; ahead + 1 < stages; ++ahead) {
+      Ahead start;
       for (Staged &staged : copies)
-        tokens.push_back(before(staged, ahead));
+        tokens.push_back(before(start, staged, ahead));
+    }
     scf::ForOp carried = withTokens(tokens);
     size_t first = carried.getNumRegionIterArgs() - tokens.size();
     SmallVector<Value> next(carried.getRegionIterArgs().drop_front(first));
@@ -45,8 +54,9 @@ public:
       staged.get.getSlotMutable().assign(carried.getInductionVar());
     }
     next.erase(next.begin(), next.begin() + copies.size());
+    Ahead later;
     for (Staged &staged : copies)
-      next.push_back(within(staged, carried));
+      next.push_back(within(later, staged, carried));
     carried.getBody()->getTerminator()->insertOperands(first, next);
     for (Staged &staged : copies) {
       auto old = cast<MemRefType>(staged.copy.getBuffer().getType());
@@ -114,26 +124,35 @@ private:
         op->erase();
   }
 
-  /// The copy for iteration `iteration`, at the builder's place.
-  Value clone(OpBuilder &b, Staged &staged, Value iteration, Value slot, int64_t ahead,
-              Value condition) {
-    IRMapping mapping;
-    mapping.map(loop.getInductionVar(), iteration);
+  /// The copy for the iteration of `where`, at the builder's place.
+  Value clone(OpBuilder &b, Ahead &where, Staged &staged, Value slot, int64_t ahead,
+              StringRef prefix) {
+    IRMapping &mapping = where.clones;
+    mapping.map(loop.getInductionVar(), where.iteration);
     for (Operation *op : staged.slice) {
-      auto rows = dyn_cast<tile::PagedRowsOp>(b.clone(*op, mapping));
+      if (op->getNumResults() && mapping.contains(op->getResult(0)))
+        continue; // an earlier copy has it, too
+      Operation *cloned = b.clone(*op, mapping);
+      if (auto name = dyn_cast<NameLoc>(op->getLoc()))
+        cloned->setLoc(named((prefix + name.getName().getValue()).str()));
+      auto rows = dyn_cast<tile::PagedRowsOp>(cloned);
       if (!rows)
         continue;
       // There is no table beyond the last iteration.
-      OpBuilder::InsertionGuard guard(b);
-      b.setInsertionPoint(rows);
-      Value none = arith::ConstantIndexOp::create(b, loop.getLoc(), 0);
-      rows.getCountMutable().assign(
-          arith::SelectOp::create(b, loop.getLoc(), condition, rows.getCount(), none));
+      Value &count = where.counts[rows.getCount()];
+      if (!count) {
+        OpBuilder::InsertionGuard guard(b);
+        b.setInsertionPoint(rows);
+        Value none = arith::ConstantIndexOp::create(b, loop.getLoc(), 0);
+        count = arith::SelectOp::create(b, named((prefix + "count").str()), where.exists,
+                                        rows.getCount(), none);
+      }
+      rows.getCountMutable().assign(count);
     }
     auto copy = cast<tile::CopyAsyncOp>(b.clone(*staged.copy, mapping));
     copy.getSlotMutable().assign(slot);
     copy.setAhead(ahead);
-    copy.getConditionMutable().assign(condition);
+    copy.getConditionMutable().assign(where.exists);
     return copy.getToken();
   }
 
@@ -142,18 +161,24 @@ private:
       return base;
     Location loc = loop.getLoc();
     Value steps = arith::ConstantIndexOp::create(b, loc, ahead);
-    return arith::AddIOp::create(b, named("later_tile"), base,
+    return arith::AddIOp::create(b, named("next_tile"), base,
                                  b.createOrFold<arith::MulIOp>(loc, steps, loop.getStep()));
   }
 
-  Value before(Staged &staged, int64_t ahead) {
+  Value before(Ahead &start, Staged &staged, int64_t ahead) {
     OpBuilder b(loop);
-    Value iteration = at(b, loop.getLowerBound(), ahead);
-    Value more = arith::CmpIOp::create(b, named("any"), arith::CmpIPredicate::slt, iteration,
-                                       loop.getUpperBound());
-    note(more, "Begin the copy of " + nameOf(staged) + " for " +
-                   (ahead == 0 ? "the first tile." : "tile " + std::to_string(ahead + 1) + "."));
-    return clone(b, staged, iteration, loop.getLowerBound(), ahead, more);
+    if (!start.iteration) {
+      start.iteration = at(b, loop.getLowerBound(), ahead);
+      start.exists = arith::CmpIOp::create(b, named("any"), arith::CmpIPredicate::slt,
+                                           start.iteration, loop.getUpperBound());
+      std::string names;
+      for (Staged &other : copies)
+        names += (names.empty() ? "" : " and ") + nameOf(other);
+      note(start.exists,
+           "Begin the copies of " + names + " for " +
+               (ahead == 0 ? "the first tile." : "tile " + std::to_string(ahead + 1) + "."));
+    }
+    return clone(b, start, staged, loop.getLowerBound(), ahead, "start_");
   }
 
   Location named(StringRef name) {
@@ -167,14 +192,16 @@ private:
     return name ? name.getName().str() : "the tile";
   }
 
-  Value within(Staged &staged, scf::ForOp carried) {
+  Value within(Ahead &later, Staged &staged, scf::ForOp carried) {
     note(staged.get.getTile(), "Wait for " + nameOf(staged) + "; begin its copy for a later tile.");
     OpBuilder b(carried.getContext());
     b.setInsertionPointAfter(staged.get);
-    Value iteration = at(b, carried.getInductionVar(), stages - 1);
-    Value more = arith::CmpIOp::create(b, named("more"), arith::CmpIPredicate::slt, iteration,
-                                       carried.getUpperBound());
-    return clone(b, staged, iteration, carried.getInductionVar(), stages - 1, more);
+    if (!later.iteration) {
+      later.iteration = at(b, carried.getInductionVar(), stages - 1);
+      later.exists = arith::CmpIOp::create(b, named("more"), arith::CmpIPredicate::slt,
+                                           later.iteration, carried.getUpperBound());
+    }
+    return clone(b, later, staged, carried.getInductionVar(), stages - 1, "next_");
   }
 
   scf::ForOp withTokens(ValueRange tokens) {

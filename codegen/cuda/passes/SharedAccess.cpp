@@ -20,7 +20,9 @@ Value scratchOf(Operation *op) {
 
 } // namespace
 
-bool cuda::exchangesInside(Operation *op) { return bool(scratchOf(op)); }
+static bool onlyReads(Operation *op) { return op->hasAttr(cuda::kAgainAttr); }
+
+bool cuda::exchangesInside(Operation *op) { return scratchOf(op) && !onlyReads(op); }
 
 SmallVector<cuda::SharedAccess> cuda::sharedAccesses(Operation *op) {
   SmallVector<SharedAccess> accesses;
@@ -30,7 +32,8 @@ SmallVector<cuda::SharedAccess> cuda::sharedAccesses(Operation *op) {
   if (auto put = dyn_cast<tile::PutOp>(op))
     accesses.push_back({bufferOf(put.getBuffer()), Value(), 0, true});
   if (Value scratch = scratchOf(op)) {
-    accesses.push_back({bufferOf(scratch), Value(), 0, true});
+    if (!onlyReads(op))
+      accesses.push_back({bufferOf(scratch), Value(), 0, true});
     accesses.push_back({bufferOf(scratch), Value(), 0, false});
   }
   for (Value operand : op->getOperands()) {

@@ -7,6 +7,9 @@
 
 namespace llmopt::cuda {
 
+/// On a tile.fold: an earlier one of the same tile has left the parts in the scratch buffer.
+inline constexpr llvm::StringLiteral kAgainAttr = "tile.again";
+
 /// One access of one operation. `slot` null: the whole buffer.
 struct SharedAccess {
   mlir::memref::AllocaOp buffer;

@@ -1,5 +1,6 @@
 // tile-gpu-stage; see Passes.td.
 #include "codegen/cuda/Passes.h"
+#include "codegen/cuda/passes/SharedAccess.h"
 #include "codegen/cuda/passes/Slices.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -36,8 +37,7 @@ public:
       else if (auto columns = dyn_cast<tile::ReduceColumnsOp>(op))
         addScratch(columns);
       else if (auto fold = dyn_cast<tile::FoldOp>(op))
-        fold.getScratchMutable().assign(
-            buffer(fold.getTile(), (nameOf(fold.getResult(), "fold") + "_parts").str()));
+        addScratch(fold);
     }
     function.walk([&](Block *block) { beginEarly(block); });
   }
@@ -109,6 +109,20 @@ private:
     reduce.getScratchMutable().assign(
         buffer(layout.warpCount(), typeOf(reduce.getTile()).getDimSize(1),
                typeOf(reduce.getTile()).getElementType(), "column_parts"));
+  }
+
+  /// A tile that is folded the same way twice, into results of two shapes, is written once.
+  void addScratch(tile::FoldOp fold) {
+    for (Operation *user : fold.getTile().getUsers()) {
+      auto earlier = dyn_cast<tile::FoldOp>(user);
+      if (!earlier || !earlier.getScratch() || earlier->getBlock() != fold->getBlock())
+        continue;
+      fold.getScratchMutable().assign(earlier.getScratch());
+      fold->setAttr(cuda::kAgainAttr, UnitAttr::get(fold.getContext()));
+      return;
+    }
+    fold.getScratchMutable().assign(
+        buffer(fold.getTile(), (nameOf(fold.getResult(), "fold") + "_parts").str()));
   }
 
   /// Moves copies, with their addresses, before the first wait of the block.

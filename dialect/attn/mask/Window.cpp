@@ -60,11 +60,11 @@ void WindowAttr::collectNumbers(SmallVectorImpl<NumberUse> &numbers) const {
 }
 
 Value WindowAttr::emitPredicate(PairEmitter &e) const {
-  Value zero = emit::i32(e, 0);
   Value distance = emit::subtract(e, e.queryPosition(), e.keyPosition());
-  if (!getTwoSided())
-    return emit::both(e, emit::lessEqual(e, zero, distance),
+  if (!getTwoSided()) // the first half as `causal` says it: together they are one comparison
+    return emit::both(e, emit::lessEqual(e, e.keyPosition(), e.queryPosition()),
                       emit::less(e, distance, e.number(*this, 0)));
+  Value zero = emit::i32(e, 0);
   auto withinSide = [&](Value distance, Value side) {
     return emit::either(e, emit::less(e, side, zero), emit::lessEqual(e, distance, side));
   };

@@ -30,10 +30,11 @@
 // CHECK-NOT:     tile.mma
 // CHECK:         return
 
-// With one loop: one body, whose mask is in a branch.
+// With one loop: one body, whose mask is in a branch. All tiles of this mask are neighbours, so
+// no loop over runs of tiles is around it.
 // ONE-LABEL: func.func @causal_attend_8(
-// ONE:         scf.while
-// ONE:         } do {
+// ONE-NOT:     scf.while
+// ONE:           scf.for
 // ONE:           scf.for
 // ONE:             %[[PARTIAL:.*]] = arith.cmpi eq
 // ONE:             tile.mma {{.*}} transpose_b
