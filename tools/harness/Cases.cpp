@@ -9,6 +9,9 @@ namespace {
 
 using Lengths = std::vector<int64_t>;
 
+/// Keys for which a case of some rows is worth its time.
+constexpr int64_t kMostReach = 8192;
+
 class HardCases {
 public:
   explicit HardCases(const Spec &spec) : spec(spec) {}
@@ -60,6 +63,12 @@ void HardCases::addLengths() {
   Lengths tiny(12, 2);
   tiny.front() = 4096;
   add("one huge sequence among tiny ones", Lengths(12, 1), tiny);
+  for (const reference::LiteralNumber &literal : reference::literalNumbers(spec.attention)) {
+    auto value = llvm::dyn_cast<mlir::IntegerAttr>(literal.use.value);
+    // Rows on either side of a tile's edge, each with keys behind and before its window.
+    if (value && value.getInt() > 0 && value.getInt() <= kMostReach)
+      add("rows beyond " + literal.name, {70}, {value.getInt() + 130});
+  }
   if (!ragged()) {
     for (int64_t length : {63, 65, 128, 129})
       add("prefill of " + std::to_string(length), {length}, {length});

@@ -137,7 +137,8 @@ nlohmann::ordered_json figuresOf(const bundle::Program &program, const PreparedC
     auto visited = double(figures.kernels[i].visited);
     auto partial = double(figures.kernels[i].predicated);
     double area = double(kernel.tileRows) * kernel.tileKeys;
-    largest = std::max(largest, area);
+    if (tiles.visited() + tiles.empty > 0) // kernels that have work in this run
+      largest = std::max(largest, area);
     counted.empty += tiles.empty + tiles.visited() - visited;
     counted.full += visited - partial;
     counted.partial += partial;

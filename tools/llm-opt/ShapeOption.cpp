@@ -45,7 +45,23 @@ double numberOf(const std::string &text) {
   return number;
 }
 
+std::string textOf(const std::vector<int64_t> &lengths) {
+  std::string text;
+  for (size_t i = 0, next; i < lengths.size(); i = next) {
+    for (next = i; next < lengths.size() && lengths[next] == lengths[i];)
+      ++next;
+    text += i ? ";" : "";
+    text +=
+        next - i == 1 ? fmt::format("{}", lengths[i]) : fmt::format("{}x{}", next - i, lengths[i]);
+  }
+  return text;
+}
+
 } // namespace
+
+std::string lengthsText(const harness::Shape &shape) {
+  return fmt::format("q={},kv={}", textOf(shape.queryLengths), textOf(shape.keyLengths));
+}
 
 llvm::Expected<harness::Shape> parseShape(const std::string &text, uint64_t seed) {
   harness::Shape shape;

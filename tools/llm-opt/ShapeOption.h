@@ -14,4 +14,7 @@ inline constexpr const char *kShapeHelp =
 /// "q=1;5,kv=3;9,window=100" and "q=32x1,kv=32x4096".
 llvm::Expected<harness::Shape> parseShape(const std::string &text, uint64_t seed);
 
+/// The same of a shape's lengths, without spaces: "q=1;5,kv=3;9".
+std::string lengthsText(const harness::Shape &shape);
+
 } // namespace llmopt::cli

@@ -41,6 +41,15 @@ llvm::Expected<std::vector<harness::Case>> casesOf(const harness::Spec &spec,
     llvm::Expected<harness::Shape> shape = parseShape(options.shape, options.seed);
     if (!shape)
       return shape.takeError();
+    // Dense arrays have one length for all: what would run is not what was asked for.
+    llvm::Expected<harness::Shape> fitted = harness::fit(spec, *shape);
+    if (!fitted)
+      return fitted.takeError();
+    if (lengthsText(*fitted) != lengthsText(*shape))
+      return llvm::createStringError(
+          fmt::format("--shape {}: the spec's types have no such lengths; the nearest that they "
+                      "have is {}",
+                      lengthsText(*shape), lengthsText(*fitted)));
     harness::Case given;
     given.name = "given shape";
     given.shape = std::move(*shape);
@@ -55,11 +64,13 @@ llvm::Expected<std::vector<harness::Case>> casesOf(const harness::Spec &spec,
 }
 
 void print(const Options &options, const std::string &spec, const std::string &name,
-           const harness::CaseResult &result) {
+           const harness::Shape &shape, const harness::CaseResult &result) {
   const harness::Report &report = result.report;
   if (options.json) {
     nlohmann::json line = {{"spec", spec},
                            {"case", name},
+                           {"query_lengths", shape.queryLengths},
+                           {"key_lengths", shape.keyLengths},
                            {"passed", report.passed},
                            {"refused", result.refused},
                            {"rows_checked", report.rowsChecked},
@@ -71,7 +82,8 @@ void print(const Options &options, const std::string &spec, const std::string &n
     return;
   }
   const char *word = result.refused ? "refused" : report.passed ? "ok" : "FAILED";
-  fmt::print("  {:<8}{:<40} {}\n", word, name, result.refused ? "" : describe(report));
+  fmt::print("  {:<8}{:<40} {}, {}\n", word, name, lengthsText(shape),
+             result.refused ? "not run" : describe(report));
   if (!report.passed)
     fmt::print("          {}\n", report.failure);
 }
@@ -89,6 +101,10 @@ llvm::Error verifySpec(mlir::func::FuncOp function, const std::string &path, con
   if (!options.json)
     fmt::print("{} ({})\n", name, runner->compileText());
   for (const harness::Case &one : *cases) {
+    llvm::Expected<harness::Shape> shape = harness::fit(spec, one.shape);
+    if (!shape)
+      return llvm::createStringError(
+          fmt::format("{}: case '{}': {}", name, one.name, llvm::toString(shape.takeError())));
     llvm::Expected<harness::CaseResult> result =
         options.graph ? runReplays(spec, one, *runner)
                       : harness::runCase(spec, one, [&](harness::Call &call) {
@@ -97,7 +113,7 @@ llvm::Error verifySpec(mlir::func::FuncOp function, const std::string &path, con
     if (!result)
       return llvm::createStringError(
           fmt::format("{}: case '{}': {}", name, one.name, llvm::toString(result.takeError())));
-    print(options, name, one.name, *result);
+    print(options, name, one.name, *shape, *result);
     ++(result->refused ? outcome.refused : result->report.passed ? outcome.passed : outcome.failed);
   }
   return llvm::Error::success();
@@ -112,12 +128,12 @@ int verifyCommand(int argc, char **argv) {
   app.add_option("SPEC", options.specs, "attn IR files, or - for standard input")->required();
   app.add_option("--device", options.device, kDeviceHelp);
   app.add_option("--func", options.function, "the spec function; default: all of a file");
-  app.add_option("--shape", options.shape, kShapeHelp);
+  CLI::Option *shape = app.add_option("--shape", options.shape, kShapeHelp);
   app.add_option("--seed", options.seed, "of the random data and shapes");
   app.add_option("--count", options.count, "random shapes, all on one compiled program (20)")
       ->check(positive());
-  app.add_option("--cases", options.cases,
-                 "random, or hard: the shapes that break kernels as well");
+  app.add_option("--cases", options.cases, "random, or hard: the shapes that break kernels as well")
+      ->excludes(shape);
   app.add_flag("--graph", options.graph,
                "capture the launches of each case, and replay them for its batch and for others "
                "of the same size: shorter, with padding");
