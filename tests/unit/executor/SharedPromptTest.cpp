@@ -22,6 +22,7 @@ struct Served {
       : model(TinyConfig()), layers(model) {
     ServerOptions options;
     options.spec.invariant = invariant;
+    options.spec.rows = 64; // one kernel, so that sharing pays by any target's costs
     options.cascadeLevels = levels;
     options.groups = std::move(groups);
     options.pages = 400;

@@ -12,7 +12,9 @@ using namespace llmopt::test;
 namespace {
 
 std::string optionsText(const SpecOptions &options) {
-  return options.invariant ? " split(length = 256) schedule(keys = 32, batch_invariant)" : "";
+  if (options.invariant)
+    return " split(length = 256) schedule(keys = 32, batch_invariant)";
+  return options.rows ? " schedule(rows = " + std::to_string(options.rows) + ")" : std::string();
 }
 
 mlir::MLIRContext &context() {
