@@ -55,8 +55,6 @@
 
 // Scores and maxima in the branch: the side of a partial tile hides, the other does not.
 // SIDES-LABEL: func.func @causal_attend_8(
-// SIDES:         scf.while
-// SIDES:         } do {
 // SIDES:           scf.for
 // SIDES:             %[[PARTIAL:.*]] = arith.cmpi eq
 // SIDES:             tile.mma {{.*}} transpose_b
