@@ -50,14 +50,22 @@ harness::Shape unhidden(harness::Shape shape) {
   return shape;
 }
 
-/// A sink that ends in the first tile.
+/// A sink that ends in the first tile, and so few keys that one more is a large share.
 harness::Shape fewSinks(harness::Shape shape) {
   shape.numbers["sink_keys"] = 4;
+  shape.numbers["window"] = 8;
   return shape;
 }
 
 std::vector<int64_t> times(size_t count, int64_t length) {
   return std::vector<int64_t>(count, length);
+}
+
+/// 336 keys, a part of a tile more than five, that 16 sequences share.
+harness::Shape sharedPrompt() {
+  return shared(shapeOf(times(16, 1), {401, 500, 390, 391, 395, 400, 430, 410, 420, 440, 450, 460,
+                                       470, 480, 490, 385}),
+                336);
 }
 
 /// Splits of tiles of many rows, several for a worker, that begin at even and odd tiles.
@@ -94,9 +102,7 @@ std::vector<harness::Shape> pagedShapes() {
              shapeOf({1, 1, 1, 1, 1, 1, 1, 1, 1, 1}, {300, 17, 1, 130, 1500, 64, 200, 33, 80, 128}),
              steep(shapeOf({1, 2}, {1900, 700})),
              splitPrompts(),
-             shared(shapeOf(times(16, 1), {401, 500, 390, 391, 395, 400, 430, 410, 420, 440, 450,
-                                           460, 470, 480, 490, 385}),
-                    336),
+             sharedPrompt(),
              shapeOf({40, 30, 1, 100, 50}, {200, 130, 64, 100, 90})} +
          tileEdges(16);
 }
@@ -108,6 +114,7 @@ std::vector<harness::Shape> denseShapes() {
                      odd(shapeOf({70}, {90})),
                      steep(shapeOf({1}, {2100})),
                      steep(shapeOf(times(2, 40), times(2, 700))),
+                     steep(shapeOf(times(2, 25), times(2, 700))),
                      steep(shapeOf(times(3, 40), times(3, 900))), // several splits for a worker
                      shapeOf(times(5, 100), times(5, 233)),
                      shapeOf(times(12, 1), times(12, 300))} +
@@ -127,6 +134,7 @@ std::vector<harness::Shape> windowShapes() {
              steep(shapeOf({1, 1, 1}, {1000, 330, 270})),
              shapeOf(times(7, 70), {300, 420, 70, 130, 260, 190, 100}),
              wide(splitPrompts()),
+             wide(sharedPrompt()),
              shapeOf({1, 16, 1}, {165, 179, 164})} + // the window begins at a tile's end, or before
          tileEdges(16);
 }
@@ -144,6 +152,9 @@ std::vector<harness::Shape> sinkShapes() {
                      shapeOf(times(9, 70), {300, 70, 130, 480, 190, 100, 200, 70, 90}),
                      unhidden(shapeOf({1, 40}, {400, 420})),
                      fewSinks(unhidden(shapeOf({1, 40}, {420, 400}))),
+                     shapeOf({20}, {0}),
+                     wide(sharedPrompt()),
+                     steep(shapeOf({25, 30}, {900, 1100})),
                      shapeOf({1, 1}, {221, 220})} + // one key between sink and window, none
          tileEdges(32);
 }
