@@ -111,6 +111,7 @@ std::vector<harness::Shape> denseShapes() {
   return std::vector{shapeOf(times(3, 20), times(3, 20)),
                      shapeOf(times(2, 1), times(2, 17)),
                      shapeOf({3}, {0}),
+                     shapeOf({40}, {0}),
                      odd(shapeOf({70}, {90})),
                      steep(shapeOf({1}, {2100})),
                      steep(shapeOf(times(2, 40), times(2, 700))),
@@ -134,6 +135,7 @@ std::vector<harness::Shape> windowShapes() {
              steep(shapeOf({1, 1, 1}, {1000, 330, 270})),
              shapeOf(times(7, 70), {300, 420, 70, 130, 260, 190, 100}),
              wide(splitPrompts()),
+             shapeOf({20}, {0}),
              wide(sharedPrompt()),
              shapeOf({1, 16, 1}, {165, 179, 164})} + // the window begins at a tile's end, or before
          tileEdges(16);
