@@ -1,13 +1,15 @@
 // The mutation suite: makes wrong kernels of right ones and counts which of them the simulator
 // catches: by a fault, by wrong numbers, or by a gate that generated kernels are held to
-// (sim-gates): K and V bytes as the plan predicts, and no bank conflict of ldmatrix and cp.async.
+// (sim-gates): K and V bytes, tiles visited and tiles masked as the plan predicts, and no bank
+// conflict of ldmatrix and cp.async.
 //
 //   mutants [--seed HEX] [--each N] [--clean N] [--op NAME] [--verbose]
+//   mutants --sites    how many places each rule changes, and in how many kinds of lines
 //
 // Runs the unmutated kernels in some orders (3), then draws N mutants (5) of each operator. Exit
 // code 1 if fewer than 95 % of those that are not proven equivalent (equivalent.txt) are caught, if
-// more than 10 % are excused, if an operator has fewer than N sites, or if an unmutated kernel has
-// a fault; 77 without NVRTC.
+// more than 10 % are excused, if an operator has fewer than N sites or one of its rules none, or if
+// an unmutated kernel has a fault; 77 without NVRTC.
 #include "codegen/compile/Compile.h"
 #include "codegen/cuda/nvrtc/Nvrtc.h"
 #include "runtime/device/sim/SimDevice.h"
@@ -141,11 +143,20 @@ Outcome Subject::judge(cli::Runner &runner, runtime::SimDevice &device,
   if (!report.passed)
     return {Outcome::Kind::Numbers, report.failure};
   cli::Profiles profiles = device.takeProfiles();
+  cli::Prediction predicted = cli::predict(program, figures.plan, call);
   double keys = cli::trafficOf(program, profiles).keys;
-  double predicted = cli::predict(program, figures.plan, call).keyBytes;
-  if (keys != predicted)
+  if (keys != predicted.keyBytes)
     return {Outcome::Kind::Gate,
-            fmt::format("{} bytes of K and V; the plan predicts {}", keys, predicted)};
+            fmt::format("{} bytes of K and V; the plan predicts {}", keys, predicted.keyBytes)};
+  cli::TileClasses tiles;
+  for (const cli::TileClasses &each : predicted.tiles)
+    tiles.full += each.full, tiles.partial += each.partial;
+  if (double(figures.tilesVisited) != tiles.visited() ||
+      double(figures.tilesPredicated) != tiles.partial)
+    return {Outcome::Kind::Gate,
+            fmt::format("{} tiles, {} of them masked; the plan predicts {} and {}",
+                        figures.tilesVisited, figures.tilesPredicated, tiles.visited(),
+                        tiles.partial)};
   // Heads of 64 elements: a multiple of what the banks take at once.
   double conflicts = cli::matrixConflicts(profiles);
   if (conflicts > 1)
@@ -220,7 +231,8 @@ struct Suite {
 
   static bool matches(const Excuse &excuse, const Subject &subject, const Mutant &mutant) {
     return excuse.op == mutant.op && excuse.line == unnumbered(mutant.before) &&
-           (excuse.kernels == "*" || subject.entry(mutant.kernel).ends_with(excuse.kernels)) &&
+           (excuse.kernels == "*" ||
+            subject.entry(mutant.kernel).find(excuse.kernels + "_") != std::string::npos) &&
            (unnumbered(mutant.after).starts_with(excuse.next) ||
             unnumbered(mutant.now) == excuse.next);
   }
@@ -241,9 +253,37 @@ struct Suite {
     return nullptr;
   }
 
+  /// Prints the sites of every rule if wanted; false if one has none: it is for other texts.
+  bool checkRules(bool print) const;
   void run(const std::string &op);
   void judge(Subject &subject, const Mutant &mutant, const std::string &ptx);
 };
+
+bool Suite::checkRules(bool print) const {
+  struct Sites {
+    size_t count = 0;
+    std::set<std::string> kinds;
+  };
+  std::map<std::pair<std::string, std::string>, Sites> rules;
+  for (const std::string &op : operators()) {
+    for (const std::string &rule : rulesOf(op))
+      rules[{op, rule}];
+    for (const auto &subject : subjects)
+      for (const Mutant &mutant : mutantsOf(op, subject->texts)) {
+        Sites &sites = rules[{op, mutant.rule}];
+        ++sites.count;
+        sites.kinds.insert(unnumbered(mutant.before) + unnumbered(mutant.now));
+      }
+  }
+  bool allLive = true;
+  for (const auto &[rule, sites] : rules) {
+    allLive &= sites.count > 0;
+    if (print || !sites.count)
+      fmt::print("{:<15}{:>4} sites, {:>2} kinds: {}\n", rule.first, sites.count,
+                 sites.kinds.size(), rule.second);
+  }
+  return allLive;
+}
 
 void Suite::judge(Subject &subject, const Mutant &mutant, const std::string &ptx) {
   Outcome outcome = subject.judge(mutant.kernel, ptx, 0, 1);
@@ -313,27 +353,29 @@ void Suite::run(const std::string &op) {
     fmt::print("{}: only {} sites\n", op, done);
 }
 
-int runSuite(Suite &suite, const std::string &only) {
+int runSuite(Suite &suite, const std::string &only, bool onlySites) {
   mlir::DialectRegistry registry;
   registerDialects(registry);
   // Outlives the subjects, whose modules belong to it.
   static mlir::MLIRContext context(registry, mlir::MLIRContext::Threading::DISABLED);
-  for (const Given &given : givenSpecs()) {
-    Subject &subject = *suite.subjects.emplace_back(std::make_unique<Subject>(given, context));
-    for (uint64_t seed = 0; seed < suite.cleanSeeds; ++seed) {
-      Outcome outcome = subject.judge(std::nullopt, "", seed, 1);
-      if (outcome.kind == Outcome::Kind::Survived)
-        continue;
-      fmt::print("the unmutated kernels of spec '{}' fail with seed {}: {}\n", given.name, seed,
-                 outcome.detail);
-      return 1;
-    }
-  }
+  for (const Given &given : givenSpecs())
+    suite.subjects.push_back(std::make_unique<Subject>(given, context));
+  if (bool live = suite.checkRules(onlySites); onlySites || !live)
+    return live ? 0 : 1;
   if (const Excuse *stale = suite.staleExcuse()) {
     fmt::print("equivalent.txt excuses what is not there any more: {} | {}\n", stale->op,
                stale->line);
     return 1;
   }
+  for (const auto &subject : suite.subjects)
+    for (uint64_t seed = 0; seed < suite.cleanSeeds; ++seed) {
+      Outcome outcome = subject->judge(std::nullopt, "", seed, 1);
+      if (outcome.kind == Outcome::Kind::Survived)
+        continue;
+      fmt::print("the unmutated kernels of spec '{}' fail with seed {}: {}\n", subject->name, seed,
+                 outcome.detail);
+      return 1;
+    }
   fmt::print("unmutated kernels: no fault over {} seeds\n", suite.cleanSeeds);
   for (const std::string &op : operators())
     if (only.empty() || only == op)
@@ -361,11 +403,13 @@ int main(int argc, char **argv) {
   CLI::App app{"Wrong kernels made of right ones: how many does the simulator catch?", "mutants"};
   mutants::Suite suite;
   std::string seed = "1", only;
+  bool onlySites = false;
   app.add_option("--seed", seed, "hexadecimal");
   app.add_option("--each", suite.each, "mutants of each operator (5)");
   app.add_option("--clean", suite.cleanSeeds, "seeds that the unmutated kernels run with (3)")
       ->check(cli::positive());
   app.add_option("--op", only, "this operator only");
+  app.add_flag("--sites", onlySites, "only how many places each rule changes");
   app.add_flag("--verbose", suite.verbose, "how each was caught");
   if (std::optional<int> code = cli::parseOptions(app, argc, argv))
     return *code;
@@ -377,7 +421,7 @@ int main(int argc, char **argv) {
   }
   suite.nvrtc = *nvrtc;
   try {
-    return mutants::runSuite(suite, only);
+    return mutants::runSuite(suite, only, onlySites);
   } catch (const std::exception &error) {
     fmt::print(stderr, "mutants: {}\n", error.what());
     return 1;

@@ -16,8 +16,11 @@ struct Rule {
   const char *where = "";
 };
 
-constexpr const char *kMaskLine =
-    "const bool is_\\d+ = n_|\\? [kv]_rows(_\\d+)?\\[i\\] : -1|item < n;";
+/// Lines that compare to bound what is read, computed or written.
+constexpr const char *kBoundLine =
+    "const bool (any|more|is_of_item|mask_shows) = |const bool is_\\d+ = .*(n_|key_)\\d+ |"
+    "^ *(&&|\\|\\|) |row_count|< partial_count|for \\(i64 (item|tile|step) = |"
+    "for \\(int row = |>= int\\(|row >= count|next_key(_\\d+)? < ";
 
 const Rule kRules[] = {
     {"delete-barrier", "__syncthreads\\(\\);", ""},
@@ -26,11 +29,29 @@ const Rule kRules[] = {
     {"wait-count", "copy_wait<1>", "copy_wait<2>"},
     {"delete-commit", "copy_commit\\(\\);", ""},
     // A comparison off by one.
-    {"bound", " < ", " <= ", kMaskLine},
-    {"bound", " <= ", " < ", kMaskLine},
-    {"bound", " >= ", " > ", kMaskLine},
-    {"bound", "minimum\\(key_end - (\\w+), ", "minimum(key_end - $1 + 1, "},
-    {"bound", "(step_?\\d* < )(full_end|n_\\d+)", "$1$2 - 1", "for \\("},
+    {"bound", " < ", " <= ", kBoundLine},
+    {"bound", " <= ", " < ", kBoundLine},
+    {"bound", " >= ", " > ", kBoundLine},
+    // Loops over tiles and splits.
+    {"loop", "for \\(i64 tile = (\\w+);", "for (i64 tile = $1 + 1;"},
+    {"loop", "(i64 tile = .* < )(\\w+);", "$1$2 - 1;"},
+    {"loop", "(i64 step = .* < )(\\w+);", "$1$2 - 1;"},
+    {"loop", "const bool more = (\\w+) < ", "const bool more = $1 + 1 < "},
+    {"loop", "(may_begin|key_begin) < (may_end) \\?", "$1 + 1 < $2 ?"},
+    {"loop", "\\((may_end) \\+ 63\\) >> 6", "($1 + 62) >> 6", "tile_end ="},
+    {"loop", "\\((may_end(?:_\\d+)?) \\+ 63\\) >> 6", "($1 + 64) >> 6"},
+    {"loop", "(may_begin|key_begin|next_key(?:_\\d+)?) >> 6", "($1 + 64) >> 6",
+     "first_tile = |next_tile"},
+    {"loop", "first_tile = may_begin >> 6", "first_tile = (may_begin + 63) >> 6"},
+    // Which keys: of a tile, of the rows' MAY and SURELY sets, of a split.
+    {"keys", "minimum\\((may_end|key_end) - (\\w+), ", "minimum($1 - $2 + 1, "},
+    {"keys", "minimum\\((may_end|key_end) - (\\w+), ", "minimum($1 - $2 - 1, "},
+    {"keys", "sure_to(_\\d+)? >> 6", "(sure_to$1 + 1) >> 6"},
+    {"keys", "sure_begin <= (tile_key|sure_to)", "sure_begin - 1 <= $1"},
+    {"keys", "after_(lowest|highest) = (\\w+) \\+ 1;", "after_$1 = $2;"},
+    {"keys", "after_(lowest|highest) = (\\w+) \\+ 1;", "after_$1 = $2 + 2;"},
+    {"keys", "minimum\\(item_key_end, key_len\\)", "minimum(item_key_end + 1, key_len)"},
+    {"keys", "u32\\((key_\\d+) - key_begin_1\\)", "u32($1 - key_begin_1 + 1)"},
     {"stride", "(p\\.\\w+_stride\\d)", "($1 + 8)"},
     {"page-index", "position / PAGE", "(position + 1) / PAGE"},
     {"page-index", "position % PAGE", "(position + 1) % PAGE"},
@@ -40,9 +61,9 @@ const Rule kRules[] = {
     {"page-index", "paged_row<(\\d+)>", "paged_row<2 * $1>", "="},
     {"page-index", "table_base = (.*);", "table_base = $1 + 1;"},
     // One side of an exchange looks in another chunk; or all in chunks of the same banks.
-    {"swizzle",
-     "\\.at\\((.*), (chunk|k \\* 2 \\+ lane / 16|k \\* 2 \\+ lane / 8 % 2|n \\+ lane / 16)\\)",
-     ".at($1, ($2) ^ 1)"},
+    {"swizzle", "\\.at\\((.*), (lane / 16|lane / 8 % 2), ", ".at($1, ($2) ^ 1, "},
+    {"swizzle", "to\\.at\\(first, lane,", "to.at(first, lane ^ 1,"},
+    {"swizzle", "at\\(row \\+ rows % 8, ", "at(row, "},
     {"swizzle", "row / \\(8 / SPAN\\) % SPAN", "row / (64 / SPAN) % SPAN"},
     {"swizzle", "column / run", "(column / run ^ 1)"},
     {"fragment", "second\\[0\\], second\\[1\\]", "second[1], second[0]"},
@@ -52,16 +73,20 @@ const Rule kRules[] = {
     {"fragment", "\\* 4 \\+ i\\];", "* 4 + (i ^ 1)];"},
     {"fragment", "pack<(\\w+)>\\((\\w+)\\[i\\], (\\w+)\\[i \\+ 1\\]\\)",
      "pack<$1>($3[i + 1], $2[i])"},
-    {"zero-fill", "used && left > 0 \\? \\(left < 16 \\? left : 16\\) : 0", "16"},
+    {"zero-fill", "used && some \\? \\(full \\|\\| left > 16 \\? 16 : left\\) : 0", "16"},
+    {"zero-fill", "used && column < columns \\? (.*) : T\\{\\}", "$1"},
     {"zero-fill", "page < 0 \\? -1 : ", ""},
     {"zero-fill", "if \\(row >= count\\)", "if (false)"},
-    {"zero-fill", "n_\\d+ < row_count \\? (n_\\d+) : -1", "$1"},
-    {"zero-fill", "\\(n_\\d+ >= n_\\d+ && n_\\d+ < n_\\d+\\) \\? ([kv]_rows(?:_\\d+)?\\[i\\]) : -1",
-     "$1"},
-    {"zero-fill", "(n_\\d+|n_\\d+ \\+ .*) < (n_\\d+) \\? (.*) : -1;", "true ? $3 : -1;",
-     "[kv]_rows"},
+    // An address for rows that have none.
+    {"zero-fill", "\\w+ < row_count \\? (row_offset) : -1", "$1"},
+    {"zero-fill", "\\(\\w+ < row_count && is_whole\\) \\? (\\w+) : -1", "is_whole ? $1 : -1"},
+    {"zero-fill", "\\(\\w+ < row_count && is_whole\\) \\? (\\w+) : -1", "$1"},
+    {"zero-fill", "key(_\\d+)? >= int\\(may_begin\\) \\? (start_\\w+\\[i\\]) : -1", "$2"},
+    {"zero-fill", "is_\\d+ \\? (\\w+_rows\\[i\\]) : -1", "$1"},
+    {"zero-fill", "= copy_row \\+ i \\* 16 < (\\w+_keys)$", "= true"},
+    {"zero-fill", "(start|next)_count = \\w+ \\? (\\w+) : 0", "$1_count = 64"},
     {"rescale", "acc\\[i\\] = acc\\[i\\] \\* \\w+\\[[^;]*;", "acc[i] = acc[i];"},
-    {"rescale", "fmaf\\(l\\[i\\], m\\[i\\], (\\w+\\[i\\])\\)", "(l[i] + $1)"},
+    {"rescale", "fmaf\\(l\\[i\\], alpha\\[i\\], (\\w+\\[i\\])\\)", "(l[i] + $1)"},
     {"rescale", "l\\[i\\] = l\\[i\\] \\* [^;]*;", "l[i] = l[i];"},
     {"rescale", "t_2 = fmaf\\(t_2, t_1, t_6\\);", "t_2 = t_2 + t_6;"},
     {"rescale", "t\\[i\\] \\* t_1\\)", "t[i])"},
@@ -84,6 +109,10 @@ std::string join(const std::vector<std::string> &lines) {
   return text;
 }
 
+std::string nameOf(const Rule &rule) {
+  return std::string(rule.pattern) + " => " + rule.replacement;
+}
+
 void apply(const Rule &rule, size_t kernel, const std::vector<std::string> &lines,
            std::vector<Mutant> &found) {
   std::regex pattern(rule.pattern), where(rule.where);
@@ -99,7 +128,7 @@ void apply(const Rule &rule, size_t kernel, const std::vector<std::string> &line
       if (match->position() > 0)
         changed[i] = line.substr(0, size_t(match->position())) + match->format(rule.replacement) +
                      match->suffix().str();
-      found.push_back({rule.op, kernel, i + 1, line, changed[i], "", join(changed)});
+      found.push_back({rule.op, nameOf(rule), kernel, i + 1, line, changed[i], "", join(changed)});
     }
   }
 }
@@ -124,7 +153,8 @@ void moveBarriers(size_t kernel, const std::vector<std::string> &lines,
     std::vector<std::string> changed = lines;
     changed[i] = "";
     changed[j] += " __syncthreads();";
-    found.push_back({"move-barrier", kernel, i + 1, lines[i], changed[i], "", join(changed)});
+    found.push_back(
+        {"move-barrier", "move-barrier", kernel, i + 1, lines[i], changed[i], "", join(changed)});
   }
 }
 
@@ -154,13 +184,16 @@ void arriveEarly(size_t kernel, const std::vector<std::string> &lines, std::vect
     changed[i] = "";
     // The pragma belongs to the loop behind it.
     changed[j - 1] += " __syncthreads();";
-    found.push_back({"early-barrier", kernel, i + 1, lines[i], changed[i], "", join(changed)});
+    found.push_back(
+        {"early-barrier", "early-barrier", kernel, i + 1, lines[i], changed[i], "", join(changed)});
   }
 }
 
+constexpr const char *kStagedBuffers[] = {"k_at", "v_at"};
+
 /// All tiles of one buffer lie in the same place.
 void dropStages(size_t kernel, const std::vector<std::string> &lines, std::vector<Mutant> &found) {
-  for (const char *buffer : {"k_1_at", "v_1_at"}) {
+  for (const char *buffer : kStagedBuffers) {
     std::regex pattern(std::string("(") + buffer + " \\+ u32\\([^)]*\\)) % 2");
     std::vector<std::string> changed = lines;
     size_t first = 0;
@@ -170,8 +203,8 @@ void dropStages(size_t kernel, const std::vector<std::string> &lines, std::vecto
         first = i + 1;
     }
     if (first)
-      found.push_back(
-          {"stage", kernel, first, lines[first - 1], changed[first - 1], "", join(changed)});
+      found.push_back({"stage", buffer, kernel, first, lines[first - 1], changed[first - 1], "",
+                       join(changed)});
   }
 }
 
@@ -189,6 +222,18 @@ std::vector<std::string> operators() {
   for (const Rule &rule : kRules)
     if (std::find(names.begin(), names.end(), rule.op) == names.end())
       names.push_back(rule.op);
+  return names;
+}
+
+std::vector<std::string> rulesOf(const std::string &op) {
+  std::vector<std::string> names;
+  for (const Rule &rule : kRules)
+    if (op == rule.op)
+      names.push_back(nameOf(rule));
+  if (op == "move-barrier" || op == "early-barrier")
+    names.push_back(op);
+  if (op == "stage")
+    names.insert(names.end(), std::begin(kStagedBuffers), std::end(kStagedBuffers));
   return names;
 }
 

@@ -8,6 +8,7 @@ namespace llmopt::mutants {
 
 struct Mutant {
   std::string op;     ///< "delete-barrier"
+  std::string rule;   ///< the pattern, or the operator where it is one rule
   size_t kernel = 0;  ///< number of the text
   size_t line = 0;    ///< from 1
   std::string before; ///< that line
@@ -18,6 +19,9 @@ struct Mutant {
 
 /// Names of all operators.
 std::vector<std::string> operators();
+
+/// What Mutant::rule may be.
+std::vector<std::string> rulesOf(const std::string &op);
 
 /// Every mutant that an operator can make of the texts, in their order. Some change nothing:
 /// in a function that the kernel does not use.
