@@ -20,7 +20,7 @@ struct TinyGroup {
 struct SpecOptions {
   TinyConfig model;
   bool invariant = true;
-  unsigned rows = 0; ///< of a tile, where not invariant; 0: as the target likes
+  unsigned rows = 0;  ///< of a tile, where not invariant; 0: as the target likes
   bool trees = false; ///< paged kernels know trees of drafts
 };
 

@@ -35,7 +35,8 @@ const std::map<Reply, Provoke> kProvoked = {
     {Reply::TemporaryLack,
      [](Story &story) {
        SequenceId holder = story.run(text(100, 28));
-       Prompt prompt = story.prompt(text(0, 12));
+       std::vector<Token> tokens = text(0, 12);
+       Prompt prompt = story.prompt(tokens);
        story.open();
        Reply reply = story.kv->admit(prompt, 12).reply;
        EXPECT_EQ(story.kv->cancelStep(), Reply::Ok);
@@ -117,7 +118,8 @@ const std::map<Reply, Provoke> kProvoked = {
      }},
     {Reply::InvalidArgument,
      [](Story &story) {
-       Prompt prompt = story.prompt(text(0, 4));
+       std::vector<Token> tokens = text(0, 4);
+       Prompt prompt = story.prompt(tokens);
        story.open();
        Reply reply = story.kv->admit(prompt, 0).reply;
        EXPECT_EQ(story.kv->cancelStep(), Reply::Ok);

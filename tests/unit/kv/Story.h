@@ -61,6 +61,7 @@ public:
   Prompt prompt(const std::vector<Token> &tokens, const CacheKey &key = {}) const {
     return Prompt(tokens, key, kv->blockSize());
   }
+  Prompt prompt(std::vector<Token> &&tokens, const CacheKey &key = {}) const = delete; // a view
   void open() { EXPECT_EQ(kv->openStep(), Reply::Ok); }
   StepId close() { return kv->closeStep().step; }
 
