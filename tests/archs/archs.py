@@ -12,6 +12,7 @@ import argparse
 import concurrent.futures
 import json
 import pathlib
+import re
 import subprocess
 import sys
 import time
@@ -36,14 +37,15 @@ def llm_opt(*arguments):
 
 
 def ptx_of(spec, arch):
-    """The PTX of a spec's kernels, without what names the architecture."""
+    """The PTX of a spec's kernels, without what names the architecture: kernels' keys do, too."""
     done = llm_opt("compile", SPECS / f"{spec}.mlir", "--target", f"cuda:{arch}", "--emit", "ptx")
     if done.returncode:
         sys.exit(f"FAILED: {spec} for {arch}: {done.stderr}")
     lines = done.stdout.splitlines()
     if not any(line.startswith(".target") for line in lines):
         sys.exit(f"FAILED: {spec} for {arch}: no PTX")
-    return "\n".join(line for line in lines if not line.startswith((".version", ".target", "//")))
+    text = "\n".join(line for line in lines if not line.startswith((".version", ".target", "//")))
+    return re.sub(r"_[0-9a-f]{8}(?![0-9a-f])", "_KEY", text)
 
 
 def groups_of(spec):
