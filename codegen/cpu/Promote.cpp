@@ -77,7 +77,7 @@ bool staysNarrow(tile::MmaOp mma, const CpuIsa &isa, bool invariant) {
        b = cast<RankedTensorType>(mma.getB().getType());
   int64_t rows = a.getDimSize(0);
   // With few rows lanes over rows would be idle: those products keep tiles by rows.
-  bool few = !invariant && rows <= 8;
+  bool few = !invariant && rows <= kMostInPlaceRows;
   if (!isa.bf16Dot || (few ? !takesRowPairs(mma, isa) : isa.slowBf16Dot) ||
       !a.getElementType().isBF16() || a.getDimSize(1) % 2 != 0 || b.getDimSize(0) == 1 ||
       b.getDimSize(1) == 1)

@@ -14,7 +14,7 @@ using namespace llmopt::cpu;
 
 namespace {
 
-constexpr int64_t kMostRows = 8;
+constexpr int64_t kBf16Lanes = 32; // of an AVX-512 register
 
 /// The product that alone uses `load`, as its B, with nothing between that writes: the rows
 /// are read later than the program says.
@@ -39,6 +39,14 @@ Type memoryType(tile::LoadOp load) {
 
 } // namespace
 
+bool llmopt::cpu::takesRowPairs(tile::MmaOp mma, const CpuIsa &isa) {
+  auto a = cast<RankedTensorType>(mma.getA().getType()), c = cast<RankedTensorType>(mma.getType());
+  int64_t k = a.getDimSize(1), n = c.getDimSize(1);
+  return isa.bf16Dot && a.getElementType().isBF16() && !hasColumnOrder(a) && !hasColumnOrder(c) &&
+         a.getDimSize(0) <= kMostInPlaceRows &&
+         (mma.getTransposeB() ? k % kBf16Lanes == 0 && n > 1 : k % 2 == 0 && n % kBf16Lanes == 0);
+}
+
 bool llmopt::cpu::takesRows(tile::MmaOp mma, const CpuIsa &isa) {
   auto load = mma.getB().getDefiningOp<tile::LoadOp>();
   if (!load || onlyProduct(load) != mma)
@@ -48,7 +56,7 @@ bool llmopt::cpu::takesRows(tile::MmaOp mma, const CpuIsa &isa) {
   Type memory = memoryType(load);
   bool widens = memory.isF32() || memory.isBF16() || (memory.isF16() && isa.f16c);
   return widens && a.getElementType().isF32() && b.getElementType().isF32() && !hasColumnOrder(a) &&
-         !hasColumnOrder(b) && !hasColumnOrder(c) && a.getDimSize(0) <= kMostRows &&
+         !hasColumnOrder(b) && !hasColumnOrder(c) && a.getDimSize(0) <= kMostInPlaceRows &&
          b.getDimSize(0) % isa.lanes == 0 && b.getDimSize(1) % isa.lanes == 0;
 }
 

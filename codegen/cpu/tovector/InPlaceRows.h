@@ -6,7 +6,10 @@
 
 namespace llmopt::cpu {
 
-/// True for a bf16 product that AVX512-BF16 does with tiles by rows: at most 8 rows, whole
+/// More rows make the products the slower part, and tiles by columns serve them.
+constexpr int64_t kMostInPlaceRows = 8;
+
+/// True for a bf16 product that AVX512-BF16 does with tiles by rows: few rows, whole
 /// registers along the contiguous dimension of B.
 bool takesRowPairs(tile::MmaOp mma, const CpuIsa &isa);
 

@@ -5,8 +5,6 @@
 // Here a table of row pointers takes the place of the tile; absent rows point at zeros.
 //   S = Q K^T   lanes along d: 16 rows of K side by side, then one transposing sum
 //   O += P V    lanes along d: two rows of V interleaved in registers, times a pair of P
-#include "codegen/cpu/tovector/InPlaceRows.h"
-
 #include "codegen/cpu/tovector/Lowering.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -21,19 +19,6 @@ using namespace llmopt::cpu;
 namespace {
 
 constexpr int64_t kLanes = 16, kPairs = 32; // f32 and bf16 elements of a register
-constexpr int64_t kMostRows = 8;
-
-} // namespace
-
-bool llmopt::cpu::takesRowPairs(tile::MmaOp mma, const CpuIsa &isa) {
-  auto a = cast<RankedTensorType>(mma.getA().getType()), c = cast<RankedTensorType>(mma.getType());
-  int64_t k = a.getDimSize(1), n = c.getDimSize(1);
-  return isa.bf16Dot && a.getElementType().isBF16() && !hasColumnOrder(a) && !hasColumnOrder(c) &&
-         a.getDimSize(0) <= kMostRows &&
-         (mma.getTransposeB() ? k % kPairs == 0 && n > 1 : k % 2 == 0 && n % kPairs == 0);
-}
-
-namespace {
 
 struct RowPairMma {
   Emit &emit;
