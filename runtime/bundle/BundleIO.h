@@ -37,6 +37,10 @@ inline constexpr uint32_t kMaxRank = 8;
 /// What fails is named: "slot 3 names buffer 9; the program has 4 buffers".
 runtime::Status validate(const Program &program);
 
+/// What a device asks of a program before it loads it: this runtime's ABI version, else
+/// Unavailable, and `validate`. Messages begin with the program's name.
+runtime::Status checkLoadable(const Program &program);
+
 inline constexpr uint32_t kMaxFamily = 64;
 
 std::vector<uint8_t> serialize(const Program &program);

@@ -8,7 +8,9 @@
 namespace llmopt::bundle {
 
 using runtime::invalidArgument;
+using runtime::makeStatus;
 using runtime::Status;
+using runtime::StatusCode;
 
 namespace {
 
@@ -176,6 +178,15 @@ Status validate(const Program &program) {
   for (size_t i = 0; i < program.kernels.size(); ++i)
     LLMOPT_RETURN_IF_ERROR(checkKernel(program, program.kernels[i], i));
   return checkFacts(program);
+}
+
+Status checkLoadable(const Program &program) {
+  std::string context = fmt::format("program '{}'", program.name);
+  if (program.abiVersion != kAbiVersion)
+    return makeStatus(StatusCode::Unavailable,
+                      "{} has ABI version {}; this runtime runs version {}; compile the spec again",
+                      context, program.abiVersion, kAbiVersion);
+  return validate(program).withContext(context);
 }
 
 } // namespace llmopt::bundle

@@ -40,14 +40,8 @@ StatusOr<CpuProgram> CpuProgram::load(Program program) {
 }
 
 StatusOr<CpuProgram> CpuProgram::load(Program program, const CpuInfo &cpu) {
+  LLMOPT_RETURN_IF_ERROR(bundle::checkLoadable(program));
   std::string context = fmt::format("program '{}'", program.name);
-  if (program.abiVersion != bundle::kAbiVersion)
-    return makeStatus(StatusCode::Unavailable,
-                      "{} has ABI version {}; this runtime runs version {}; compile the "
-                      "spec again",
-                      context, program.abiVersion, bundle::kAbiVersion);
-  if (Status status = bundle::validate(program); !status.ok())
-    return status.withContext(context);
   try {
     auto state = std::make_shared<State>();
     state->program = std::move(program);

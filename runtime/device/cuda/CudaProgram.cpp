@@ -115,13 +115,8 @@ Status CudaProgram::initialise() {
 
 StatusOr<std::shared_ptr<DeviceProgram>> loadProgram(std::shared_ptr<CudaDevice> device,
                                                      bundle::Program program) {
+  LLMOPT_RETURN_IF_ERROR(bundle::checkLoadable(program));
   std::string context = fmt::format("program '{}'", program.name);
-  if (program.abiVersion != bundle::kAbiVersion)
-    return makeStatus(StatusCode::Unavailable,
-                      "{} has ABI version {}; this runtime runs version {}; compile the spec again",
-                      context, program.abiVersion, bundle::kAbiVersion);
-  if (Status status = bundle::validate(program); !status.ok())
-    return status.withContext(context);
   auto loaded = std::make_shared<CudaProgram>(std::move(device), std::move(program));
   if (Status status = loaded->initialise(); !status.ok())
     return status.withContext(context);

@@ -81,13 +81,8 @@ StatusOr<std::unique_ptr<Stream>> SimDevice::useStream(void *) {
 }
 
 StatusOr<std::shared_ptr<DeviceProgram>> SimDevice::load(bundle::Program program) {
+  LLMOPT_RETURN_IF_ERROR(bundle::checkLoadable(program));
   std::string context = fmt::format("program '{}'", program.name);
-  if (program.abiVersion != bundle::kAbiVersion)
-    return makeStatus(StatusCode::Unavailable,
-                      "{} has ABI version {}; this runtime runs version {}; compile the spec again",
-                      context, program.abiVersion, bundle::kAbiVersion);
-  if (Status status = bundle::validate(program); !status.ok())
-    return status.withContext(context);
   auto loaded = std::make_shared<SimProgram>(self(), std::move(program));
   if (Status status = loaded->initialise(chip); !status.ok())
     return status.withContext(context);
