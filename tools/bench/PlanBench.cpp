@@ -12,6 +12,7 @@
 // machine show as little as can be.
 #include "runtime/bundle/BundleIO.h"
 #include "runtime/plan/Planner.h"
+#include "tools/bench/HeapCount.h"
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
@@ -19,26 +20,14 @@
 #include <algorithm>
 #include <cstdlib>
 #include <ctime>
-#include <new>
 #include <random>
 
 using namespace llmopt::runtime;
 
 namespace bundle = llmopt::bundle;
 
+using llmopt::bench::allocations, llmopt::bench::counting;
 using llmopt::bundle::BoundOp;
-
-static bool counting = false;
-static uint64_t allocations = 0;
-
-void *operator new(size_t size) {
-  allocations += counting;
-  if (void *memory = std::malloc(size))
-    return memory;
-  throw std::bad_alloc();
-}
-void operator delete(void *memory) noexcept { std::free(memory); }
-void operator delete(void *memory, size_t) noexcept { std::free(memory); }
 
 namespace {
 

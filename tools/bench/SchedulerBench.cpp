@@ -11,27 +11,16 @@
 #include "runtime/engine/SimExecutor.h"
 #include "runtime/kv/Pool.h"
 #include "runtime/scheduler/Scheduler.h"
+#include "tools/bench/HeapCount.h"
 
 #include <CLI/CLI.hpp>
 
 #include <cstdlib>
 #include <ctime>
 #include <deque>
-#include <new>
 
 using namespace llmopt::runtime;
-
-static bool counting = false;
-static uint64_t allocations = 0;
-
-void *operator new(size_t size) {
-  allocations += counting;
-  if (void *memory = std::malloc(size))
-    return memory;
-  throw std::bad_alloc();
-}
-void operator delete(void *memory) noexcept { std::free(memory); }
-void operator delete(void *memory, size_t) noexcept { std::free(memory); }
+using llmopt::bench::allocations, llmopt::bench::counting;
 
 namespace {
 

@@ -1,25 +1,9 @@
 // Rows, commits, hits, evictions and ends of text prompts allocate nothing.
 #include "Story.h"
-
-#include <cstdlib>
-#include <new>
-
-namespace {
-
-uint64_t allocations = 0;
-
-} // namespace
-
-void *operator new(size_t bytes) {
-  ++allocations;
-  if (void *memory = std::malloc(bytes ? bytes : 1))
-    return memory;
-  throw std::bad_alloc();
-}
-void operator delete(void *memory) noexcept { std::free(memory); }
-void operator delete(void *memory, size_t) noexcept { std::free(memory); }
+#include "tools/bench/HeapCount.h"
 
 using namespace kvtest;
+using llmopt::bench::allocations;
 
 TEST(KvAllocation, TheHotPathAllocatesNothing) {
   ManagerOptions options = optionsFor({fullGroup(4), windowGroup(4, 6)}, 64);
@@ -34,7 +18,8 @@ TEST(KvAllocation, TheHotPathAllocatesNothing) {
   for (const std::vector<Token> &tokens : texts)
     prompts.push_back(story.prompt(tokens));
   story.remember(text(0, 4)); // the key is known from here on
-  uint64_t before = allocations, hits = 0;
+  uint64_t hits = 0;
+  llmopt::bench::counting = true;
   Token token[3] = {1, 2, 3};
   bool ok = true;
   for (size_t i = 0; i < prompts.size(); ++i) {
@@ -60,7 +45,8 @@ TEST(KvAllocation, TheHotPathAllocatesNothing) {
     ok &= kv.finish(child) == Reply::Ok;
     ok &= kv.completeStep(third) == Reply::Ok;
   }
-  uint64_t made = allocations - before;
+  llmopt::bench::counting = false;
+  uint64_t made = allocations;
   EXPECT_TRUE(ok);
   EXPECT_EQ(made, 0u);
   EXPECT_GT(hits, 10u);

@@ -1,16 +1,12 @@
 // Plans in room that was fixed beforehand: nothing outgrows it, nothing moves, and a batch that
 // grows within its key tiles keeps its items.
 #include "PlanTestUtil.h"
-
-#include <cstdlib>
-#include <new>
+#include "tools/bench/HeapCount.h"
 
 using namespace plantest;
+using llmopt::bench::allocations, llmopt::bench::counting;
 
 namespace {
-
-bool counting = false;
-uint64_t allocations = 0;
 
 /// A planner for batches of up to 8 sequences, and one plan.
 struct Fixed {
@@ -50,16 +46,6 @@ std::vector<uint8_t> bytesOf(const Plan &plan) {
 }
 
 } // namespace
-
-// Of this test program: counts while a plan is made.
-void *operator new(size_t size) {
-  allocations += counting;
-  if (void *memory = std::malloc(size))
-    return memory;
-  throw std::bad_alloc();
-}
-void operator delete(void *memory) noexcept { std::free(memory); }
-void operator delete(void *memory, size_t) noexcept { std::free(memory); }
 
 TEST(PlanCapacity, EveryBatchWithinTheLimitsFitsAndNothingMoves) {
   for (SplitPolicy policy :

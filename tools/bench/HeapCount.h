@@ -1,0 +1,23 @@
+// Counts heap allocations of this program while `counting` is set. Replaces the global operators,
+// so exactly one file of a program includes it.
+#pragma once
+
+#include <cstdint>
+#include <cstdlib>
+#include <new>
+
+namespace llmopt::bench {
+
+inline bool counting = false;
+inline uint64_t allocations = 0;
+
+} // namespace llmopt::bench
+
+void *operator new(size_t bytes) {
+  llmopt::bench::allocations += llmopt::bench::counting;
+  if (void *memory = std::malloc(bytes ? bytes : 1))
+    return memory;
+  throw std::bad_alloc();
+}
+void operator delete(void *memory) noexcept { std::free(memory); }
+void operator delete(void *memory, size_t) noexcept { std::free(memory); }
