@@ -15,6 +15,7 @@
 #include "runtime/device/sim/SimDevice.h"
 #include "tests/mutants/Operators.h"
 #include "tests/mutants/Specs.h"
+#include "tests/support/Compiler.h"
 #include "tools/harness/Cases.h"
 #include "tools/llm-opt/Options.h"
 #include "tools/llm-opt/Runner.h"
@@ -36,11 +37,7 @@
 namespace llmopt::mutants {
 namespace {
 
-template <typename T> T valueOf(llvm::Expected<T> value) {
-  if (!value)
-    throw std::runtime_error(llvm::toString(value.takeError()));
-  return std::move(*value);
-}
+using test::valueOf;
 
 struct Outcome {
   enum class Kind { Survived, Fault, Numbers, Gate } kind = Kind::Survived;

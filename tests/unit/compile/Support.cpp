@@ -1,6 +1,7 @@
 #include "Support.h"
 
 #include "DemoDialect.h"
+#include "tests/support/Compiler.h"
 
 #include "mlir/Parser/Parser.h"
 
@@ -9,7 +10,8 @@ using namespace llmopt::test;
 
 namespace {
 
-mlir::MLIRContext &testContext() {
+/// As testContext, with DemoDialect.
+mlir::MLIRContext &demoContext() {
   static mlir::MLIRContext context = [] {
     mlir::DialectRegistry registry;
     registerDialects(registry);
@@ -19,16 +21,10 @@ mlir::MLIRContext &testContext() {
   return context;
 }
 
-template <typename T> T valueOf(llvm::Expected<T> value) {
-  if (!value)
-    throw std::runtime_error(llvm::toString(value.takeError()));
-  return std::move(*value);
-}
-
 } // namespace
 
 Compiled::Compiled(const std::string &text, int64_t rows, int64_t keys)
-    : module(mlir::parseSourceString<mlir::ModuleOp>(text, &testContext())) {
+    : module(mlir::parseSourceString<mlir::ModuleOp>(text, &demoContext())) {
   if (!module)
     throw std::runtime_error("the spec does not parse: " + text);
   spec = valueOf(harness::findSpec(*module));

@@ -1,5 +1,6 @@
 // Tile programs that are not attention: row softmax, product with bias, gathers, control
 // flow that carries tiles, memory ops beside them.
+#include "tests/support/TilePrograms.h"
 #include "tests/unit/cpu/Harness.h"
 
 #include <cmath>
@@ -8,46 +9,17 @@
 #include <random>
 
 using namespace llmopt::cpu::test;
+using namespace llmopt::test;
 
 namespace {
 
 const float kNan = std::numeric_limits<float>::quiet_NaN();
 
-std::string with(std::string text, std::initializer_list<std::pair<const char *, int64_t>> names) {
-  for (auto &[name, value] : names)
-    for (size_t at; (at = text.find(name)) != std::string::npos;)
-      text.replace(at, std::strlen(name), std::to_string(value));
-  return text;
-}
-
 TEST(Tile, row_softmax_over_strided_rows) {
-  const char *text = R"(
-func.func @softmax(%x: memref<?xf32>, %y: memref<?xf32>, %stride: index, %n: index, %worker: index {tile.worker})
-    attributes {tile.kernel} {
-  %off = arith.muli %worker, %stride : index
-  %rows = tile.strided_rows %off, %stride, %n : tensor<ROWSx1xi64>
-  %t = tile.load %x[%rows] : memref<?xf32>, tensor<ROWSx1xi64> -> tensor<ROWSxCOLSxf32>
-  %mx = tile.reduce max %t : tensor<ROWSxCOLSxf32> -> tensor<ROWSx1xf32>
-  %e = tile.map(%t, %mx : tensor<ROWSxCOLSxf32>, tensor<ROWSx1xf32>) {
-  ^bb0(%a: f32, %m: f32, %r: i32, %c: i32):
-    %d = arith.subf %a, %m : f32
-    %p = math.exp %d : f32
-    tile.yield %p : f32
-  } -> tensor<ROWSxCOLSxf32>
-  %l = tile.reduce sum %e : tensor<ROWSxCOLSxf32> -> tensor<ROWSx1xf32>
-  %o = tile.map(%e, %l : tensor<ROWSxCOLSxf32>, tensor<ROWSx1xf32>) {
-  ^bb0(%a: f32, %m: f32, %r: i32, %c: i32):
-    %d = arith.divf %a, %m : f32
-    tile.yield %d : f32
-  } -> tensor<ROWSxCOLSxf32>
-  tile.store %o, %y[%rows] : tensor<ROWSxCOLSxf32>, memref<?xf32>, tensor<ROWSx1xi64>
-  return
-})";
   for (const Isa &isa : availableIsas())
     for (auto [rows, columns] : {std::pair<int64_t, int64_t>{7, 75}, {1, 1}, {5, 16}, {3, 300}}) {
       SCOPED_TRACE(testing::Message() << isa.name << " " << rows << "x" << columns);
-      auto kernel = Kernel::compile(with(text, {{"ROWS", rows}, {"COLS", columns}}),
-                                    optionsFor(isa), "softmax");
+      auto kernel = Kernel::compile(rowSoftmax(rows, columns), optionsFor(isa), "softmax");
       ASSERT_TRUE(kernel);
       int64_t stride = columns + 3, used = rows > 1 ? rows - 1 : 1;
       std::vector<float> x((rows + 1) * stride, kNan), y(x.size(), 777.0f);
@@ -71,43 +43,6 @@ func.func @softmax(%x: memref<?xf32>, %y: memref<?xf32>, %stride: index, %n: ind
     }
 }
 
-/// Y = act(X * W + bias), odd sizes, a limit on columns, a column stride, transposed or not.
-const char *kMatmul = R"(
-func.func @matmul(%x: memref<?xf32>, %w: memref<?xf32>, %bias: memref<?xf32>, %y: memref<?xf32>, %limit: index)
-    attributes {tile.kernel} {
-  %c0 = arith.constant 0 : index
-  %c1 = arith.constant 1 : index
-  %m = arith.constant ROWS : index
-  %k = arith.constant DEPTH : index
-  %n = arith.constant COLS : index
-  %xr = tile.strided_rows %c0, %k, %m : tensor<ROWSx1xi64>
-  %yr = tile.strided_rows %c0, %n, %m : tensor<ROWSx1xi64>
-  %br = tile.strided_rows %c0, %c0, %c1 : tensor<1x1xi64>
-  %a = tile.load %x[%xr] : memref<?xf32>, tensor<ROWSx1xi64> -> tensor<ROWSxDEPTHxf32>
-  LOADB
-  %bt = tile.load %bias[%br] limit(%limit) : memref<?xf32>, tensor<1x1xi64> -> tensor<1xCOLSxf32>
-  %z = arith.constant dense<0.5> : tensor<ROWSxCOLSxf32>
-  %p = tile.mma %a, %b, %z MMA
-  %o = tile.map(%p, %bt : tensor<ROWSxCOLSxf32>, tensor<1xCOLSxf32>) {
-  ^bb0(%u: f32, %v: f32, %r: i32, %c: i32):
-    %s = arith.addf %u, %v : f32
-    %zero = arith.constant 0.0 : f32
-    %q = arith.maximumf %s, %zero : f32
-    tile.yield %q : f32
-  } -> tensor<ROWSxCOLSxf32>
-  tile.store %o, %y[%yr] limit(%limit) : tensor<ROWSxCOLSxf32>, memref<?xf32>, tensor<ROWSx1xi64>
-  return
-})";
-
-/// B as K x N, as N x K, and as K x N read across its transpose (column stride).
-const char *kLoads[] = {
-    R"(%wr = tile.strided_rows %c0, %n, %k : tensor<DEPTHx1xi64>
-  %b = tile.load %w[%wr] : memref<?xf32>, tensor<DEPTHx1xi64> -> tensor<DEPTHxCOLSxf32>)",
-    R"(%wr = tile.strided_rows %c0, %k, %n : tensor<COLSx1xi64>
-  %b = tile.load %w[%wr] : memref<?xf32>, tensor<COLSx1xi64> -> tensor<COLSxDEPTHxf32>)",
-    R"(%wr = tile.strided_rows %c0, %c1, %k : tensor<DEPTHx1xi64>
-  %b = tile.load %w[%wr] cols(%c0) stride(%k) limit(%n) : memref<?xf32>, tensor<DEPTHx1xi64> -> tensor<DEPTHxCOLSxf32>)"};
-
 TEST(Tile, matmul_with_bias_of_odd_sizes) {
   struct Size {
     int64_t m, n, k;
@@ -120,18 +55,11 @@ TEST(Tile, matmul_with_bias_of_odd_sizes) {
                    {64, 13, 1},
                    {1, 1, 1},
                    {7, 50, 40}})
-      for (int form = 0; form < 3; ++form) {
-        SCOPED_TRACE(testing::Message()
-                     << isa.name << " " << s.m << "x" << s.n << "x" << s.k << " form " << form);
-        std::string text = kMatmul;
-        text.replace(text.find("LOADB"), 5, kLoads[form]);
-        text.replace(
-            text.find("MMA"), 3,
-            form == 1 ? "transpose_b : tensor<ROWSxDEPTHxf32>, tensor<COLSxDEPTHxf32>, "
-                        "tensor<ROWSxCOLSxf32>"
-                      : ": tensor<ROWSxDEPTHxf32>, tensor<DEPTHxCOLSxf32>, tensor<ROWSxCOLSxf32>");
-        auto kernel = Kernel::compile(with(text, {{"ROWS", s.m}, {"COLS", s.n}, {"DEPTH", s.k}}),
-                                      optionsFor(isa), "matmul");
+      for (MatmulLoad form : kMatmulLoads) {
+        SCOPED_TRACE(testing::Message() << isa.name << " " << s.m << "x" << s.n << "x" << s.k
+                                        << " form " << int(form));
+        auto kernel =
+            Kernel::compile(matmul(s.m, s.n, s.k, "f32", form), optionsFor(isa), "matmul");
         ASSERT_TRUE(kernel);
         std::mt19937 random(2);
         std::normal_distribution<float> normal;
@@ -148,7 +76,8 @@ TEST(Tile, matmul_with_bias_of_odd_sizes) {
           for (int64_t c = 0; c < s.n; ++c) {
             double sum = 0.5 + bias[c];
             for (int64_t i = 0; i < s.k; ++i)
-              sum += double(x[r * s.k + i]) * (form ? w[c * s.k + i] : w[i * s.n + c]);
+              sum += double(x[r * s.k + i]) *
+                     (form == MatmulLoad::Plain ? w[i * s.n + c] : w[c * s.k + i]);
             ASSERT_NEAR(y[r * s.n + c], c < limit ? std::max(sum, 0.0) : 777.0, 1e-5)
                 << r << " " << c;
           }

@@ -1,6 +1,7 @@
 #include "tests/unit/cuda/Support.h"
 
 #include "codegen/cuda/nvrtc/Nvrtc.h"
+#include "tests/support/Compiler.h"
 #include "tools/llm-opt/Prepare.h"
 
 #include "mlir/Parser/Parser.h"
@@ -9,25 +10,6 @@
 
 using namespace llmopt;
 using namespace llmopt::test;
-
-namespace {
-
-mlir::MLIRContext &testContext() {
-  static mlir::MLIRContext context = [] {
-    mlir::DialectRegistry registry;
-    registerDialects(registry);
-    return mlir::MLIRContext(registry, mlir::MLIRContext::Threading::DISABLED);
-  }();
-  return context;
-}
-
-template <typename T> T valueOf(llvm::Expected<T> value) {
-  if (!value)
-    throw std::runtime_error(llvm::toString(value.takeError()));
-  return std::move(*value);
-}
-
-} // namespace
 
 std::string llmopt::test::cudaProblem() {
   auto nvrtc = cuda::Nvrtc::load();

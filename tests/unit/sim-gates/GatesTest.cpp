@@ -5,6 +5,7 @@
 #include "codegen/cuda/nvrtc/Nvrtc.h"
 #include "passes/Passes.h"
 #include "runtime/device/sim/SimDevice.h"
+#include "tests/support/Compiler.h"
 #include "tools/llm-opt/Prepare.h"
 #include "tools/llm-opt/Traffic.h"
 #include "tools/llm-opt/Work.h"
@@ -16,6 +17,7 @@
 #include <gtest/gtest.h>
 
 using namespace llmopt;
+using namespace llmopt::test;
 
 namespace {
 
@@ -26,21 +28,6 @@ protected:
       GTEST_SKIP() << nvrtc.status().message();
   }
 };
-
-mlir::MLIRContext &testContext() {
-  static mlir::MLIRContext context = [] {
-    mlir::DialectRegistry registry;
-    registerDialects(registry);
-    return mlir::MLIRContext(registry, mlir::MLIRContext::Threading::DISABLED);
-  }();
-  return context;
-}
-
-template <typename T> T valueOf(llvm::Expected<T> value) {
-  if (!value)
-    throw std::runtime_error(llvm::toString(value.takeError()));
-  return std::move(*value);
-}
 
 harness::Shape shapeOf(std::vector<int64_t> queries, std::vector<int64_t> keys) {
   harness::Shape shape;
