@@ -50,8 +50,8 @@ done, calls = with_driver("verify", spec("merge-partials"), "--device", "cuda", 
                           set="major=9,minor=0,pools=0,units=7")
 check(done.returncode == 0 and "cuMemAlloc" in calls, done.stdout + done.stderr)
 
-# One capture, many batches: shorter ones, padded ones (A21, A24).
-for name in ("llama-decode-paged", "append-then-attend"):
+# One capture, many batches: shorter ones, padded ones (A21, A24), trees (sglang#37553).
+for name in ("llama-decode-paged", "append-then-attend", "tree-verify"):
     done, calls = with_driver("verify", spec(name), "--device", "cuda", "--count", "2", "--graph")
     check(done.returncode == 0 and "2 passed, 0 failed" in done.stdout, done.stdout + done.stderr)
     check(calls.count("cuStreamBeginCapture") == 2 and calls.count("cuGraphLaunch") >= 10, calls)

@@ -72,12 +72,14 @@ harness::Shape sharedPrompt() {
 harness::Shape splitPrompts() { return steep(shapeOf({40, 33, 40}, {900, 700, 430})); }
 
 /// Lengths at which a row sees one key less than a tile, a tile, one key more; then 64 rows of
-/// which the first does, `queries` of them.
+/// which the first does, `queries` of them, or the last. Rows of which one sees a key, and that one
+/// alone.
 std::vector<harness::Shape> tileEdges(int64_t queries) {
-  std::vector<harness::Shape> shapes;
+  std::vector<harness::Shape> shapes = {shapeOf({1}, {1}), shapeOf({queries}, {1})};
   for (int64_t keys : {63, 64, 65}) {
     shapes.push_back(shapeOf({1}, {keys}));
     shapes.push_back(shapeOf({queries}, {keys + queries - 1}));
+    shapes.push_back(shapeOf({queries}, {keys}));
   }
   return shapes;
 }
@@ -137,7 +139,8 @@ std::vector<harness::Shape> windowShapes() {
              wide(splitPrompts()),
              shapeOf({20}, {0}),
              wide(sharedPrompt()),
-             shapeOf({1, 16, 1}, {165, 179, 164})} + // the window begins at a tile's end, or before
+             shapeOf({1, 16, 1}, {165, 179, 164}), // the window begins at a tile's end, or before
+             shapeOf({16}, {165})} +               // that of the last row one key after
          tileEdges(16);
 }
 

@@ -15,13 +15,18 @@ func.func @f(%p: tensor<?x?x2x8xf32>, %l: tensor<?x?x2xf32>) -> (tensor<?x2x8xf3
   return %o, %m : tensor<?x2x8xf32>, tensor<?x2xf32>
 })";
 
-class Merge : public testing::Test {
+class Merge : public OnEachDevice {
 protected:
+  void SetUp() override {
+    OnEachDevice::SetUp();
+    if (!IsSkipped())
+      f = std::make_unique<Compiled>(kSpec, GetParam());
+  }
   /// A call with `partials` random partials of three tokens, none of them empty.
   harness::Call made(int64_t partials) {
     harness::Shape shape = shapeOf({3}, {3});
     shape.partials = partials;
-    harness::Call call = f.call(shape);
+    harness::Call call = f->call(shape);
     call.find("partial_lse")->fill([n = 0]() mutable { return 0.25 * (n++ % 17) - 2; });
     call.find("partials")->fill([n = 0]() mutable { return 0.5 + 0.125 * (n++ % 101); });
     return call;
@@ -38,7 +43,7 @@ protected:
   void run(harness::Call &call) {
     for (harness::HostArray &array : call.arrays)
       array.seal();
-    f.run(call);
+    f->run(call);
   }
   void expectIs(harness::Call &call, int64_t partial) {
     for (int64_t t = 0; t < 3; ++t)
@@ -49,10 +54,10 @@ protected:
       }
   }
 
-  Compiled f{kSpec};
+  std::unique_ptr<Compiled> f;
 };
 
-TEST_F(Merge, TheOnlyFinitePartialComesBackBitForBit) {
+TEST_P(Merge, TheOnlyFinitePartialComesBackBitForBit) {
   for (int64_t partials : {1, 2, 300})
     for (int64_t finite : {int64_t(0), partials - 1, partials / 2})
       for (double garbage : {0.0, kInfinity, std::nan("")}) {
@@ -65,7 +70,7 @@ TEST_F(Merge, TheOnlyFinitePartialComesBackBitForBit) {
       }
 }
 
-TEST_F(Merge, OnlyEmptyPartialsGiveZeroAndMinusInfinity) {
+TEST_P(Merge, OnlyEmptyPartialsGiveZeroAndMinusInfinity) {
   for (int64_t partials : {1, 2, 300}) {
     harness::Call call = made(partials);
     for (int64_t n = 0; n < partials; ++n)
@@ -80,7 +85,7 @@ TEST_F(Merge, OnlyEmptyPartialsGiveZeroAndMinusInfinity) {
   }
 }
 
-TEST_F(Merge, EmptyPartialsChangeNoBit) { // 1 + 299 empty ones among two finite ones
+TEST_P(Merge, EmptyPartialsChangeNoBit) { // 1 + 299 empty ones among two finite ones
   harness::Call plain = made(2), mixed = made(300);
   run(plain);
   for (int64_t n = 0; n < 300; ++n)
@@ -96,13 +101,15 @@ TEST_F(Merge, EmptyPartialsChangeNoBit) { // 1 + 299 empty ones among two finite
   EXPECT_EQ(harness::differentBits(plain, mixed), "");
 }
 
-TEST_F(Merge, ManyPartialsAreRight) {
+TEST_P(Merge, ManyPartialsAreRight) {
   for (int64_t partials : {0, 1, 2, 300}) {
     harness::Shape shape = shapeOf({5}, {5});
     shape.partials = partials;
-    f.verify(shape);
+    f->verify(shape);
   }
 }
+
+LLMOPT_ON_EACH_DEVICE(Merge);
 
 } // namespace
 } // namespace llmopt::test

@@ -135,7 +135,7 @@ TEST_F(SimGates, prefill_reads_what_is_predicted) {
 }
 
 TEST_F(SimGates, matrices_are_loaded_and_copied_without_bank_conflicts) {
-  for (int d : {64, 128, 256, 72, 80}) {
+  for (int d : {64, 128, 192, 256, 40, 72, 80, 96, 112, 200}) {
     SCOPED_TRACE(testing::Message() << "d " << d);
     double most = d % 64 == 0 ? 1 : 1.25;
     double prefill =
@@ -162,28 +162,36 @@ sim::Counters costOfFullTiles(const std::string &mask) {
 }
 
 TEST_F(SimGates, full_tiles_execute_no_mask) {
-  sim::Counters masked = costOfFullTiles("mask(causal)"), plain = costOfFullTiles("");
-  EXPECT_EQ(masked.mma, plain.mma);
+  sim::Counters plain = costOfFullTiles("");
   ASSERT_GT(plain.mma, 0u);
-  // A mask compares and selects each of 64 x 64 scores; which tiles are full costs a few
-  // scalar instructions a tile.
-  auto more = [&](sim::InstClass c) {
-    return double(masked.warpByClass[size_t(c)]) - double(plain.warpByClass[size_t(c)]);
-  };
-  double tiles = 8, warps = 4, heads = 4;
-  for (sim::InstClass c : {sim::InstClass::Predicate, sim::InstClass::Move})
-    EXPECT_LE(more(c), 16 * tiles * warps * heads) << toString(c);
-  EXPECT_LE(double(masked.warpInstructions), 1.02 * double(plain.warpInstructions));
+  for (const char *mask : {"mask(causal)", "mask(causal and window<4000>)"}) {
+    SCOPED_TRACE(mask);
+    sim::Counters masked = costOfFullTiles(mask);
+    EXPECT_EQ(masked.mma, plain.mma);
+    // A mask compares and selects each of 64 x 64 scores; which tiles are full costs a few
+    // scalar instructions a tile.
+    auto more = [&](sim::InstClass c) {
+      return double(masked.warpByClass[size_t(c)]) - double(plain.warpByClass[size_t(c)]);
+    };
+    double tiles = 8, warps = 4, heads = 4;
+    for (sim::InstClass c : {sim::InstClass::Predicate, sim::InstClass::Move})
+      EXPECT_LE(more(c), 16 * tiles * warps * heads) << toString(c);
+    EXPECT_LE(double(masked.warpInstructions), 1.02 * double(plain.warpInstructions));
+  }
 }
 
 TEST_F(SimGates, empty_tiles_cost_nothing) {
-  Kernel kernel(decodeSpec("causal and window<128>"));
-  uint64_t first = 0;
-  for (int64_t keys : {1024, 2048, 8192}) {
-    uint64_t now = kernel.measure(shapeOf({1}, {keys})).counters.warpInstructions;
-    if (first)
-      EXPECT_EQ(now, first) << keys << " keys";
-    first = now;
+  // Keys before the window; and behind what the last query sees, in a prompt aligned to the first.
+  Kernel decode(decodeSpec("causal and window<128>")),
+      prefill(prefillSpec("mask(causal<top_left>)"));
+  for (auto [kernel, queries] : {std::pair<Kernel *, int64_t>{&decode, 1}, {&prefill, 100}}) {
+    uint64_t first = 0;
+    for (int64_t keys : {1024, 2048, 8192}) {
+      uint64_t now = kernel->measure(shapeOf({queries}, {keys})).counters.warpInstructions;
+      if (first)
+        EXPECT_EQ(now, first) << queries << " queries, " << keys << " keys";
+      first = now;
+    }
   }
 }
 
