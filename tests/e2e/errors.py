@@ -150,6 +150,12 @@ refuse(["verify", "f.mlir", "--nope"],
        "llm-opt verify: The following argument was not expected: --nope")
 refuse(["verify", "f.mlir", "--count", "0"],
        "llm-opt verify: --count: 0 was given; 1 or more is wanted")
+os.environ["LLMOPT_NVRTC"] = "/nowhere/libnvrtc.so.13"
+result = run("fuzz", "--count", "2", "--device", "sim")
+if (result.returncode, result.stdout) != (1, "") or not result.stderr.startswith(
+        "llm-opt fuzz: no spec ran, all 2 were refused: no NVRTC"):
+    failures.append(f"fuzz without NVRTC\n  got {result.returncode}: {result.stdout}{result.stderr}")
+del os.environ["LLMOPT_NVRTC"]
 refuse(["fuzz", "--shapes", "-1"], "llm-opt fuzz: --shapes: -1 was given; 1 or more is wanted")
 
 PAGED = """func.func @f(%q: tensor<?x2x4xf32>, %kv: !attn.kv_cache<2x4xf32, page = 4>,

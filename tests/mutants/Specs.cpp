@@ -120,7 +120,9 @@ std::vector<harness::Shape> denseShapes() {
                      steep(shapeOf(times(2, 25), times(2, 700))),
                      steep(shapeOf(times(3, 40), times(3, 900))), // several splits for a worker
                      shapeOf(times(5, 100), times(5, 233)),
-                     shapeOf(times(12, 1), times(12, 300))} +
+                     shapeOf(times(12, 1), times(12, 300)),
+                     shapeOf({8}, {70}), // the first row sees a key less than the first tile has
+                     shapeOf({32}, {94})} +
          tileEdges(32);
 }
 

@@ -55,10 +55,12 @@ std::string tryOne(uint64_t seed, int64_t shapes, const Place &place, Tally &tal
 int fuzzCommand(int argc, char **argv) {
   CLI::App app{"Compile and run random valid specs and compare with the oracle", "llm-opt fuzz"};
   uint64_t seed = 1;
-  int64_t count = 100, shapes = 2, print = -1;
+  int64_t first = 0, count = 100, shapes = 2, print = -1;
   std::string device = "auto";
   bool json = false, keepGoing = false;
-  app.add_option("--seed", seed, "of the first spec; spec n has a seed made of this one and n");
+  app.add_option("--seed", seed, "of all specs; spec n has a seed made of this one and n");
+  app.add_option("--first", first, "number of the first spec, to run a part of a seed's specs")
+      ->check(CLI::NonNegativeNumber);
   app.add_option("--count", count, "specs")->check(positive());
   app.add_option("--shapes", shapes, "random shapes for each spec")->check(positive());
   app.add_option("--device", device, kDeviceHelp);
@@ -75,7 +77,7 @@ int fuzzCommand(int argc, char **argv) {
   if (!place)
     return fail("fuzz", place.takeError());
   Tally tally;
-  for (int64_t n = 0; n < count && (keepGoing || !tally.failed); ++n) {
+  for (int64_t n = first; n < first + count && (keepGoing || !tally.failed); ++n) {
     std::string problem = tryOne(specSeed(seed, n), shapes, *place, tally);
     if (problem.empty())
       continue;
@@ -86,6 +88,11 @@ int fuzzCommand(int argc, char **argv) {
   int64_t refused = 0;
   for (const auto &[reason, specs] : tally.refused)
     refused += specs;
+  if (!tally.passed && !tally.failed) {
+    fmt::print(stderr, "llm-opt fuzz: no spec ran, all {} were refused: {}\n", refused,
+               tally.refused.begin()->first);
+    return 1;
+  }
   if (json) {
     nlohmann::json result = {{"passed", tally.passed},
                              {"failed", tally.failed},

@@ -1,7 +1,6 @@
 // Attention kernels from NVRTC's PTX, in the simulator, against the float64 oracle.
 #include "codegen/compile/ProgramFacts.h"
 #include "tests/unit/cuda/Support.h"
-#include "tools/harness/SpecGenerator.h"
 #include "tools/llm-opt/Prepare.h"
 #include "tools/llm-opt/Work.h"
 
@@ -37,25 +36,6 @@ TEST_F(CudaAttention, causal_prefill_of_whole_and_odd_tiles) {
   kernel.verify(shapeOf({128}, {128}));
   kernel.verify(shapeOf({1, 1}, {300, 300}));
   kernel.verify(shapeOf({75}, {203}));
-}
-
-/// LLMOPT_CUDA_SEEDS=first:last tries others.
-TEST_F(CudaAttention, random_specs_are_right) {
-  int first = 1, last = 12;
-  if (const char *seeds = std::getenv("LLMOPT_CUDA_SEEDS"))
-    ASSERT_EQ(std::sscanf(seeds, "%d:%d", &first, &last), 2);
-  for (int seed = first; seed <= last; ++seed) {
-    std::string text = llmopt::harness::randomSpec(seed);
-    SCOPED_TRACE(testing::Message() << "seed " << seed << "\n" << text);
-    try {
-      Simulated kernel(text);
-      for (const llmopt::harness::Case &c :
-           llmopt::harness::randomShapes(kernel.spec, 2, seed, int64_t(1) << 20))
-        kernel.verify(c);
-    } catch (const std::exception &error) {
-      ADD_FAILURE() << error.what();
-    }
-  }
 }
 
 std::vector<std::string> examples() {
@@ -97,10 +77,6 @@ TEST_F(CudaAttention, a_prompt_that_all_share_is_read_once_for_several_rows) {
     EXPECT_EQ(mixed > 0, shared > 0);
   }
   kernel.verify(shape);
-}
-
-TEST_P(CudaExample, is_right_on_hard_cases_in_the_simulator) {
-  EXPECT_GT(Simulated(textOf(GetParam())).verifyHardCases(), 0u);
 }
 
 /// Bytes that NVIDIA's assembler may spill: the bounds of two runs of keys beside a tile of 64

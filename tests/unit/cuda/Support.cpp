@@ -64,13 +64,6 @@ void Simulated::verify(const harness::Case &c) {
     EXPECT_TRUE(result->report.passed) << result->report.failure;
 }
 
-size_t Simulated::verifyHardCases() {
-  std::vector<harness::Case> cases = harness::hardCases(spec);
-  for (const harness::Case &c : cases)
-    verify(c);
-  return cases.size();
-}
-
 harness::Shape llmopt::test::shapeOf(std::vector<int64_t> queries, std::vector<int64_t> keys,
                                      uint64_t seed) {
   harness::Shape shape;

@@ -27,8 +27,6 @@ public:
   /// Compares a call of this shape with the oracle: adds a test failure on a miss.
   void verify(const harness::Shape &shape);
   void verify(const harness::Case &c);
-  /// `verify` of the hard cases; returns how many there were.
-  size_t verifyHardCases();
 
   mlir::OwningOpRef<mlir::ModuleOp> module;
   harness::Spec spec;
