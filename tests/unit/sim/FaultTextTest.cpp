@@ -51,7 +51,7 @@ const Mistake kMistakes[] = {
     {FaultKind::SharedOutOfBounds, "  HERE st.shared.u32 [%r2+4000], %r0;",
      "shared-out-of-bounds in kernel 'k', block (0, 0, 0), warp 0, lane 24: store "
      "of 4 bytes at offset 4096 of shared memory; it has 4096 bytes; address "
-     "0x1000"},
+     "0x1000, 0 bytes after the end of 's' (4096 bytes)"},
     {FaultKind::LocalOutOfBounds,
      "  .local .b32 x[2];\n  mov.u64 %d5, x;\n  HERE ld.local.u32 %r3, [%d5+16];",
      "local-out-of-bounds in kernel 'k', block (0, 0, 0), warp 0, lane 0: load of "
@@ -107,7 +107,8 @@ const Mistake kMistakes[] = {
      128},
     {FaultKind::UninitialisedShared, "  HERE ld.shared.u32 %r3, [%r2];",
      "uninitialised-shared in kernel 'k', block (0, 0, 0), warp 0, lane 0: load of"
-     " 4 bytes of shared memory that nothing has written yet; address 0x0"},
+     " 4 bytes of shared memory that nothing has written yet; address 0x0, "
+     "byte 0 of 's' (4096 bytes)"},
     {FaultKind::UninitialisedRegister, "  HERE st.global.u32 [%d4], %r5;",
      "uninitialised-register in kernel 'k', block (0, 0, 0), warp 0, lane 0: "
      "register '%r5' has no value in lanes 0xffffffff, or was computed from one "
@@ -115,7 +116,7 @@ const Mistake kMistakes[] = {
     {FaultKind::SharedRace, "  and.b32 %r3, %r2, 127;\n  HERE st.shared.u32 [%r3], %r0;",
      "shared-race in kernel 'k', block (0, 0, 0), warp 1, lane 0: store of 4 bytes"
      " of shared memory races with the store of warp 0 lane 0 at line 28: nothing "
-     "orders the two; address 0x0",
+     "orders the two; address 0x0, byte 0 of 's' (4096 bytes)",
      64},
     {FaultKind::GlobalRace, "  HERE st.global.u32 [%d4], %r0;",
      "global-race in kernel 'k', block (1, 0, 0), warp 0, lane 0: store of 4 bytes"
@@ -127,7 +128,8 @@ const Mistake kMistakes[] = {
      "  cp.async.wait_group 1;\n  HERE ld.shared.u32 %r3, [%r2];",
      "unfinished-copy in kernel 'k', block (0, 0, 0), warp 0, lane 0: load of 4 "
      "bytes of shared memory to which the copy that warp 0 lane 0 began at line 25"
-     " is still under way: the same thread has not waited for it; address 0x0"},
+     " is still under way: the same thread has not waited for it; address 0x0, "
+     "byte 0 of 's' (4096 bytes)"},
     {FaultKind::UnfinishedProduct,
      PRODUCT "  wgmma.fence.sync.aligned;\n  " MULTIPLY
              "  wgmma.wait_group.sync.aligned 1;\n  HERE add.f32 %f5, %f0, %f1;",
@@ -144,7 +146,7 @@ const Mistake kMistakes[] = {
              "  HERE " MULTIPLY "  wgmma.wait_group.sync.aligned 0;",
      "missing-proxy-fence in kernel 'k', block (0, 0, 0), warp 0: wgmma reads what"
      " warp 0 stored at line 34, without a fence.proxy.async in between; address "
-     "0x0",
+     "0x0, byte 0 of 's' (4096 bytes)",
      128},
     {FaultKind::UnprovenRelease,
      PRODUCT "  wgmma.fence.sync.aligned;\n  " MULTIPLY
@@ -154,7 +156,7 @@ const Mistake kMistakes[] = {
      "bytes of shared memory that the wgmma of warp 1 at line 35 reads: what frees"
      " them follows the wait of warp 0 only, and the warpgroup was not "
      "synchronised before; the ISA does not say that one warp's wait is enough; "
-     "address 0x0",
+     "address 0x0, byte 0 of 's' (4096 bytes)",
      128},
     {FaultKind::UnprovenInit,
      "  setp.eq.u32 %p1, %r0, 0;\n  @!%p1 bra END;\n  mbarrier.init.shared::cta.b64 [bar], 1;\n"
@@ -164,7 +166,8 @@ const Mistake kMistakes[] = {
      "  mbarrier.try_wait.parity.shared::cta.b64 %p2, [bar], 0;\n  @!%p2 bra W;\nEND:",
      "unproven-init in kernel 'k', block (0, 0, 0), warp 0, lane 0: the copy "
      "arrives at an mbarrier that was initialised at line 27, without a "
-     "fence.mbarrier_init or fence.proxy.async in between; address 0x1000"},
+     "fence.mbarrier_init or fence.proxy.async in between; address 0x1000, byte 0 of 'bar' "
+     "(8 bytes)"},
     {FaultKind::StepBudget, "L:\n  HERE bra.uni L;",
      "step-budget in kernel 'k', block (0, 0, 0), warp 0: the block has issued "
      "69632 warp instructions; the budget is 65536"},

@@ -183,10 +183,13 @@ void KernelDecoder::place(Symbol &symbol, const ptx::Variable &variable) {
       kernel.dynamicShared = true;
       dynamicAlign = std::max(dynamicAlign, variable.align);
       symbol.dynamic = true;
+      dynamicArrays.push_back({std::string(variable.name), 0, 0, true});
       return;
     }
     staticShared = alignUp(staticShared, variable.align);
     symbol.address = staticShared;
+    kernel.sharedArrays.push_back({std::string(variable.name), static_cast<uint32_t>(staticShared),
+                                   static_cast<uint32_t>(variable.bytes)});
     staticShared += variable.bytes;
     return;
   }
@@ -379,6 +382,10 @@ runtime::StatusOr<Kernel> KernelDecoder::decode() {
   kernel.info.staticShared = static_cast<uint32_t>(staticShared);
   kernel.info.localBytes = static_cast<uint32_t>(alignUp(localBytes, 16));
   kernel.dynamicSharedOffset = static_cast<uint32_t>(alignUp(staticShared, dynamicAlign));
+  for (SharedArray &array : dynamicArrays) {
+    array.begin = kernel.dynamicSharedOffset;
+    kernel.sharedArrays.push_back(std::move(array));
+  }
   for (Constant &constant : kernel.constants) {
     if (constant.kind != Constant::Kind::DynamicShared)
       continue;

@@ -122,6 +122,7 @@ private:
   uint32_t sourceLine = 0;
   uint64_t staticShared = 0;
   uint32_t dynamicAlign = 16;
+  std::vector<SharedArray> dynamicArrays; ///< they begin where all with a size end
   uint64_t localBytes = 0;
 };
 

@@ -155,6 +155,14 @@ struct TrackedUse {
   Role role = Role::Needed;
 };
 
+/// A .shared variable. A dynamic one (`extern .shared`) has what the launch gives.
+struct SharedArray {
+  std::string name;
+  uint32_t begin = 0;
+  uint32_t bytes = 0;
+  bool dynamic = false;
+};
+
 /// An instruction's use of a register that is an operand of some wgmma, and so may be
 /// under way; of moves between such registers too.
 struct WgmmaUse {
@@ -186,6 +194,7 @@ struct Kernel {
   std::vector<std::vector<WgmmaUse>> wgmmaUses;
   uint32_t registerBytes = 0;
   uint32_t predicates = 0;
+  std::vector<SharedArray> sharedArrays; ///< by address, dynamic ones behind those with a size
   uint32_t dynamicSharedOffset = 0;
   bool dynamicShared = false;
   /// Its blocks communicate through global memory, so that they run in order.

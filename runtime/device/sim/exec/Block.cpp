@@ -18,6 +18,39 @@ constexpr int kPoison = 0xff;
 /// Instructions of a warp in one turn.
 constexpr uint64_t kTurn = 4096;
 
+/// Whether the address of such a fault is one of shared memory, unless it names a buffer.
+bool isOfShared(FaultKind kind) {
+  switch (kind) {
+  case FaultKind::SharedOutOfBounds:
+  case FaultKind::UninitialisedShared:
+  case FaultKind::SharedRace:
+  case FaultKind::UnfinishedCopy:
+  case FaultKind::MissingProxyFence:
+  case FaultKind::TransactionCount:
+  case FaultKind::UnprovenInit:
+  case FaultKind::UnprovenRelease:
+    return true;
+  default:
+    return false;
+  }
+}
+
+/// The .shared variable at an address, or the last before it; empty if the kernel has none there.
+std::string describeShared(const detail::Kernel &kernel, uint64_t address, uint32_t sharedBytes) {
+  address &= kOffsetMask; // of another block of the cluster, too
+  const detail::SharedArray *last = nullptr;
+  for (const detail::SharedArray &array : kernel.sharedArrays)
+    if (array.begin <= address && (!last || array.begin > last->begin))
+      last = &array;
+  if (!last)
+    return "";
+  uint32_t bytes = last->dynamic ? sharedBytes - last->begin : last->bytes;
+  uint64_t offset = address - last->begin;
+  return offset < bytes ? fmt::format("byte {} of '{}' ({} bytes)", offset, last->name, bytes)
+                        : fmt::format("{} bytes after the end of '{}' ({} bytes)", offset - bytes,
+                                      last->name, bytes);
+}
+
 } // namespace
 
 void Warp::fault(FaultKind kind, std::optional<uint32_t> lane, std::optional<uint64_t> address,
@@ -58,6 +91,8 @@ Fault Warp::describe(FaultKind kind, std::optional<uint32_t> lane, std::optional
   fault.lane = lane;
   fault.address = address;
   fault.buffer = std::move(buffer);
+  if (fault.buffer.empty() && address && *address < kWindowBytes && isOfShared(kind))
+    fault.buffer = describeShared(*kernel, *address, block->launch().sharedBytes);
   fault.detail = std::move(detail);
   return fault;
 }
