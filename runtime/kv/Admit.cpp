@@ -144,8 +144,12 @@ void BlockManager::takeWholeHit(uint32_t slot, const Prompt &prompt, const Prefi
     pages->markHit(page.frame());
     return page.frame();
   };
-  for (uint32_t page = 0; page < hit.blocks; ++page)
+  constexpr uint32_t kAhead = 8; // pages
+  for (uint32_t page = 0; page < hit.blocks; ++page) {
+    if (page + kAhead < hit.blocks)
+      pages->fetch(prefix->pageAt(prefix->nodeOf(prompt, page + kAhead), 0).frame());
     entry[page] = pin(prefix->pageAt(prefix->nodeOf(prompt, page), 0));
+  }
   if (hit.tail != kNoNode)
     tailPins.push_back(pin(prefix->pageAt(hit.tail, 0)));
   table(slot, 0).size = hit.blocks;
@@ -322,6 +326,15 @@ uint32_t BlockManager::newSlot() {
     table(slot, g) = {};
   markDirty(slot);
   return slot;
+}
+
+Demand BlockManager::mostDemandOf(Prompt &prompt, uint32_t newTokens) {
+  if (prefix->slotsPerNode() != 1 || hostPages)
+    return demandOf(prompt, newTokens);
+  PrefixCache::Hit hit = lookup(prompt, true);
+  Demand demand = newPagesFor(hit, std::min(newTokens, prompt.size() - hit.tokens));
+  demand.take[0] += hit.blocks + 1;
+  return demand;
 }
 
 Demand BlockManager::demandOf(Prompt &prompt, uint32_t newTokens) {

@@ -82,6 +82,8 @@ public:
   /// commits: end the sequences that had rows in it). Steps complete in order.
   Reply completeStep(StepId step);
   StepId completedStep() const { return completed; }
+  /// Begins to load what the evictions to come will look at, a page a call: see Pool.
+  void lookAhead() { pages->lookAhead(); }
 
   // ---- Rows
 
@@ -125,23 +127,20 @@ public:
       if (id.slot >= slots || reserved[id.slot] != 1)
         return false;
       Sequence &s = sequences[id.slot];
-      uint32_t have = s.committed - s.blocks * block;
-      bool inside = s.node == kNoNode || have + 1 < block;
-      if (s.generation != id.generation || !inside || s.unsettled != 0 ||
-          oldestQuery(s) + 1 >= s.releaseAt)
+      if (s.generation != id.generation || s.committed >= s.plainEnd)
         return false;
       reserved[id.slot] = 0;
       --s.rows;
       --*rows;
-      ++s.committed;
       if (s.node != kNoNode)
-        tails[size_t{id.slot} * tailSize + have] = token;
+        tails[size_t{id.slot} * tailSize + s.committed - s.blocks * block] = token;
+      ++s.committed;
       return true;
     }
-    void fetch(SequenceId id) const { __builtin_prefetch(&sequences[id.slot], 1); }
-    void fetchTail(SequenceId id) const {
+    void fetch(uint32_t slot) const {
+      __builtin_prefetch(&sequences[slot], 1);
       if (tails)
-        __builtin_prefetch(&tails[size_t{id.slot} * tailSize], 1);
+        __builtin_prefetch(&tails[size_t{slot} * tailSize], 1);
     }
 
   private:
@@ -202,6 +201,8 @@ public:
   Reply fits(uint64_t tokens, uint32_t rowTokens) const;
   /// Pages that `admit` or `reserve` would take from what is free or evictable.
   Demand demandOf(Prompt &prompt, uint32_t newTokens);
+  /// As much or more, without a look at each page: as if nobody held one of the hit.
+  Demand mostDemandOf(Prompt &prompt, uint32_t newTokens);
   Demand demandOf(SequenceId sequence, uint32_t tokens) const;
   /// Whether both could be had at once, beside what is set aside.
   bool holds(const Demand &demand) const;
@@ -380,6 +381,7 @@ private:
   }
   void releaseUnseen(uint32_t slot);
   void updateRelease(uint32_t slot);
+  uint32_t plainEndOf(const Sequence &s) const;
   void releasePages(uint32_t slot, StepId last);
 
   // Swap and second level.

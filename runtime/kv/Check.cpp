@@ -237,7 +237,7 @@ Status PrefixCache::check() const {
     return broken("the tree counts {} nodes and has {}", live, found);
   for (NodeId first : buckets) {
     uint32_t length = 0;
-    for (NodeId n = first; n != kNoNode; n = nodes[n].next, ++inBuckets)
+    for (NodeId n = first; n != kNoNode; n = nextIn(first, n), ++inBuckets)
       if (!info[n].live || ++length > kMaxChain)
         return broken("a bucket has a dead node {} or more than {} nodes", n, kMaxChain);
   }

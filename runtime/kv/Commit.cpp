@@ -11,7 +11,7 @@ namespace {
 
 const std::string kText;
 /// Blocks that are inserted together: their buckets are fetched while others are hashed.
-constexpr uint32_t kInserted = 16;
+constexpr uint32_t kInserted = 32;
 
 } // namespace
 
@@ -45,6 +45,17 @@ void BlockManager::commitTokens(uint32_t slot, std::span<const Token> tokens, ui
     insertTokens(slot, had, tokens);
   if (oldestQuery(s) >= s.releaseAt)
     releaseUnseen(slot);
+  s.plainEnd = plainEndOf(s);
+}
+
+/// Between two commits that are more than a count nothing else changes what it follows from, or
+/// only so that it could be higher.
+uint32_t BlockManager::plainEndOf(const Sequence &s) const {
+  if (s.unsettled)
+    return 0;
+  uint32_t blockEnd = s.node == kNoNode ? UINT32_MAX : (s.blocks + 1) * block - 1;
+  uint32_t ahead = oldestQuery(s) - s.committed + 1;
+  return std::min(blockEnd, s.releaseAt - std::min(s.releaseAt, ahead));
 }
 
 /// Blocks that are whole and in place go into the cache; the rest waits in the
@@ -104,21 +115,26 @@ bool BlockManager::insertBlocks(uint32_t slot, const Token *tokens, uint32_t cou
       pages->fetch(frames(slot, 0)[s.blocks + i]);
   if (text)
     prefix->addressesOf(s.node, tokens, std::span(hash, count));
-  for (uint32_t i = 0; i < count; ++i, tokens += block) {
+  // The sequence holds the last node: a child keeps those before it, and nothing is evicted here.
+  NodeId last = s.node;
+  uint32_t i = 0;
+  for (; i < count; ++i, tokens += block) {
     NodeId node =
-        text ? prefix->childAt(hash[i], s.node, tokens, kText)
-             : prefix->childOf(s.node, tokens,
+        text ? prefix->childAt(hash[i], last, tokens, kText)
+             : prefix->childOf(last, tokens,
                                s.blocks < media[slot].size() ? media[slot][s.blocks] : kText);
-    if (node == kNoNode) {
-      stopInserting(slot);
-      return false;
-    }
-    prefix->holdChild(node, s.node);
-    s.node = node;
+    if (node == kNoNode)
+      break;
+    last = node;
     attachBlock(slot, s.blocks, node);
     ++s.blocks;
   }
-  return true;
+  if (last != s.node)
+    prefix->holdChild(last, s.node);
+  s.node = last;
+  if (i < count)
+    stopInserting(slot);
+  return i == count;
 }
 
 /// The pages of a block become the node's, where it has none yet.

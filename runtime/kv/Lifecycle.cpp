@@ -74,6 +74,8 @@ void BlockManager::releasePages(uint32_t slot, StepId last) {
     const Frame *entry = frames(slot, g);
     const Table &t = table(slot, g);
     uint32_t first = std::min(t.first, t.size), sinkEnd = std::min(sinkPages(g), first);
+    for (uint32_t page = t.size - std::min(t.size - first, kAhead); page < t.size; ++page)
+      pages->fetch(entry[page]);
     auto release = [&](uint32_t begin, uint32_t end) { // from tail to head
       for (uint32_t page = end; page-- > begin;) {
         if (page >= begin + kAhead)

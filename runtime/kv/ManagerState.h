@@ -36,8 +36,10 @@ struct alignas(64) Sequence { // each step looks at all of them: a cache line
   uint32_t committed = 0, bound = 0;
   uint32_t capacity = 0;  ///< tokens for which every table has a page, up to the longest length
   uint32_t releaseAt = 0; ///< committed tokens at which the next page may go
-  uint32_t rows = 0;      ///< unfinished
-  uint32_t blocks = 0;    ///< that `node` and its ancestors stand for
+  uint32_t plainEnd =
+      0;               ///< while less is committed, a token more ends no block and lets no page go
+  uint32_t rows = 0;   ///< unfinished
+  uint32_t blocks = 0; ///< that `node` and its ancestors stand for
   NodeId node = kNoNode;  ///< held; kNoNode when nothing more is to be inserted
   uint32_t unsettled = 0; ///< committed tokens that are not in place yet
   uint32_t generation = 0;

@@ -7,14 +7,6 @@
 
 namespace llmopt::runtime::kv {
 
-namespace {
-
-/// Stamps are renewed before the clock gets near the end of 32 bits.
-constexpr uint32_t kClockLimit = uint32_t{3} << 30;
-constexpr uint32_t kClockStep = uint32_t{1} << 31;
-
-} // namespace
-
 std::string_view toString(PageState state) {
   switch (state) {
   case PageState::Free:
@@ -33,8 +25,8 @@ std::string_view toString(PageState state) {
   return "unknown";
 }
 
-Pool::Pool(PoolLayout layout, uint32_t maxSteps)
-    : shape(std::move(layout)), steps(maxSteps + 1), hitBonus(shape.frames() / 2),
+Pool::Pool(PoolLayout layout, uint32_t maxSteps, uint32_t clock)
+    : shape(std::move(layout)), steps(maxSteps + 1), clock(clock), hitBonus(shape.frames() / 2),
       frame(size_t{shape.frames()} + 2 * shape.groups.size() + steps) {
   for (uint32_t head = shape.frames(); head < frame.size(); ++head)
     frame[head].prev = frame[head].next = head;
@@ -117,7 +109,7 @@ Frame Pool::takeCached() {
     --counts[0][static_cast<uint32_t>(PageState::Free)];
     return f;
   }
-  fetchVictims(f);
+  passVictim(f);
   Info &info = frame[f];
   ++evictedPages;
   evictedHitPages += info.hit;
@@ -126,6 +118,74 @@ Frame Pool::takeCached() {
   info.node = kNoNode;
   --counts[info.group][info.state];
   return f;
+}
+
+void Pool::take(uint32_t group, std::span<Frame> out) {
+  size_t i = 0;
+  // Free ones first, as `take` does.
+  while (i < out.size() && (!shape.equalPages || freeHead != kNoFrame || carved < shape.frames()))
+    out[i++] = take(group);
+  i += takeVictims(out.subspan(i));
+  while (i < out.size())
+    out[i++] = take(group);
+}
+
+/// The next victims, each the only page of its node: then the order of eviction is known before
+/// the first one goes, and what each one looks at is fetched while others go. Gives how many it
+/// took: none where it has to be done page by page.
+uint32_t Pool::takeVictims(std::span<Frame> out) {
+  uint32_t never = cachedList(0, false), hit = cachedList(0, true);
+  uint32_t wanted = static_cast<uint32_t>(out.size());
+  wanted = std::min(wanted, count(0, PageState::Cached));
+  constexpr uint32_t kFew = 4; // then nothing can be fetched ahead
+  if (wanted < kFew || groups() > 1 || clock >= kClockLimit - wanted ||
+      mutant(Mutant::HeadsFirst) || !cache->isOnlyPage(frame[never].next, *this))
+    return 0;
+  // Steps behind the look at the order of eviction.
+  constexpr uint32_t kNode = 4, kLinks = 8, kChain = 10, kGone = 12;
+  Frame a = frame[never].next, b = frame[hit].next;
+  bool foreseen = comingCount && comingAt(0) == a;
+  uint32_t hits = 0;
+  for (uint32_t i = 0; i < wanted + kGone; ++i) {
+    if (i < wanted) {
+      bool first = b == hit || (a != never && frame[a].stamp <= frame[b].stamp + hitBonus);
+      Frame &from = first ? a : b;
+      out[i] = from;
+      hits += !first;
+      from = frame[from].next;
+      fetch(from);
+    }
+    auto nodeAt = [&](uint32_t back) { return frame[out[i - back]].node; };
+    if (i >= kNode && i - kNode < wanted)
+      cache->fetchNode(nodeAt(kNode));
+    if (i >= kLinks && i - kLinks < wanted)
+      cache->fetchLinks(nodeAt(kLinks));
+    if (i >= kChain && i - kChain < wanted)
+      cache->fetchChain(nodeAt(kChain));
+    if (i >= kGone) {
+      Info &info = frame[out[i - kGone]];
+      cache->lost(info.node);
+      info.node = kNoNode;
+      info.refs = 1;
+      info.stamp = 0;
+      info.hit = 0;
+      info.state = static_cast<uint8_t>(PageState::Used);
+    }
+  }
+  auto dropFront = [&](uint32_t list, Frame next) {
+    frame[list].next = next;
+    frame[next].prev = list;
+  };
+  dropFront(never, a);
+  dropFront(hit, b);
+  counts[0][static_cast<uint32_t>(PageState::Cached)] -= wanted;
+  counts[0][static_cast<uint32_t>(PageState::Used)] += wanted;
+  evictedPages += wanted;
+  evictedHitPages += hits;
+  takenPages += wanted;
+  clock += wanted;
+  forgetComing(foreseen ? std::min(comingCount, wanted - hits) : comingCount);
+  return wanted;
 }
 
 Frame Pool::takeFromSlabs(uint32_t group) {
@@ -275,36 +335,56 @@ bool Pool::evictFor(uint32_t group) {
   return assignSlab(group);
 }
 
-/// Evictions come in runs, and each looks at lines that have been left alone for long: of the
-/// victims to come, each is taken a step further. What a step looks at was fetched some steps
-/// before.
-void Pool::fetchVictims(Frame f) {
-  auto at = [&](uint32_t i) { return coming[(firstComing + i) % kComing]; };
-  if (comingCount && at(0) == f) {
-    ++firstComing;
-    --comingCount;
-  } else {
-    comingCount = 0; // another list, or another order
-  }
-  Frame last = comingCount ? at(comingCount - 1) : f;
-  for (int hops = 0; hops < 2 && comingCount < kComing; ++hops) {
-    last = frame[last].next;
-    if (last >= shape.frames())
-      break;
-    coming[(firstComing + comingCount++) % kComing] = last;
-    fetch(last);
-  }
-  auto nodeAt = [&](uint32_t i) { return i < comingCount ? frame[at(i)].node : kNoNode; };
-  if (uint32_t node = nodeAt(5); node != kNoNode)
+void Pool::beginStep() {
+  uint64_t went = evictedPages - evictedBefore;
+  evictedBefore = evictedPages;
+  constexpr uint64_t kMore = 16; // whose nodes are not here yet
+  comingWanted = went ? static_cast<uint32_t>(std::min<uint64_t>(went + kMore, kComing)) : 0;
+}
+
+/// Evictions look at lines that have been left alone for long. Of the victims to come, each is
+/// taken a step further: its node, then what that names.
+void Pool::lookFurther() {
+  Frame last = comingCount ? comingAt(comingCount - 1) : cachedList(0, false);
+  Frame next = frame[last].next;
+  if (next >= shape.frames())
+    return; // the end, or out of the order meanwhile
+  coming[(firstComing + comingCount++) % kComing] = next;
+  fetch(next);
+  constexpr uint32_t kNode = 4, kLinks = 8, kChain = 10; // pages behind
+  auto nodeAt = [&](uint32_t back) {
+    return back < comingCount ? frame[comingAt(comingCount - 1 - back)].node : kNoNode;
+  };
+  if (uint32_t node = nodeAt(kNode); node != kNoNode)
     cache->fetchNode(node);
-  if (uint32_t node = nodeAt(3); node != kNoNode)
+  if (uint32_t node = nodeAt(kLinks); node != kNoNode)
     cache->fetchLinks(node);
-  if (uint32_t node = nodeAt(1); node != kNoNode)
+  if (uint32_t node = nodeAt(kChain); node != kNoNode)
     cache->fetchChain(node);
 }
 
+/// A page that was never hit is about to go.
+void Pool::passVictim(Frame f) {
+  if (frame[f].hit)
+    return fetch(frame[f].next);
+  constexpr uint32_t kNear = 16;
+  uint32_t at = 0;
+  while (at < comingCount && at < kNear && comingAt(at) != f)
+    ++at;
+  if (at < comingCount && at < kNear)
+    forgetComing(at + 1);
+  else
+    comingCount = 0; // another order
+  if (!comingCount && frame[f].next < shape.frames()) {
+    coming[firstComing % kComing] = frame[f].next;
+    comingCount = 1;
+  }
+  for (int hops = 0; hops < 2 && comingCount < kNear; ++hops)
+    lookFurther();
+}
+
 void Pool::evict(Frame f) {
-  fetchVictims(f);
+  passVictim(f);
   ++evictedPages;
   evictedHitPages += frame[f].hit;
   cache->evicted(f, *this);

@@ -19,6 +19,7 @@
 
 #include <array>
 #include <cassert>
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -43,8 +44,9 @@ std::string_view toString(PageState state);
 
 class Pool {
 public:
-  /// `maxSteps`: unfinished steps, the open one included.
-  Pool(PoolLayout layout, uint32_t maxSteps);
+  /// `maxSteps`: unfinished steps, the open one included. `clock`: pages that were taken before,
+  /// for tests of its end.
+  Pool(PoolLayout layout, uint32_t maxSteps, uint32_t clock = 0);
 
   /// Who is told when a page is evicted.
   void setCache(PrefixCache *owner) { cache = owner; }
@@ -55,6 +57,9 @@ public:
   const PoolLayout &layout() const { return shape; }
   uint32_t groups() const { return static_cast<uint32_t>(shape.groups.size()); }
 
+  /// Pages taken at which stamps are renewed.
+  static constexpr uint32_t kClockLimit = uint32_t{3} << 30;
+
   // ---- Taking and giving back
 
   /// Whether all these pages could be taken now, from what is free or evictable.
@@ -64,6 +69,8 @@ public:
   void prepare(const Demand &demand);
   /// A page with one owner: a free one, else one by eviction. kNoFrame if there is none.
   Frame take(uint32_t group);
+  /// As `take`, of as many pages; where one lacks, it and those after it are kNoFrame.
+  void take(uint32_t group, std::span<Frame> pages);
   /// One more owner; a cached or pending page is used again.
   void addRef(Frame f) { confirmRef(f, tryRef(f)); }
   /// One owner less. Steps up to `lastStep` may still touch the page.
@@ -75,6 +82,15 @@ public:
     if (--info.refs == 0)
       release(f);
   }
+  /// Looks a page further along the order of eviction, so that what an eviction looks at is near
+  /// when it comes. The pages lie scattered and each names the next one, so this takes its time: in
+  /// loops over other things, a call now and then.
+  void lookAhead() {
+    if (comingCount < comingWanted)
+      lookFurther();
+  }
+  /// As many are wanted as went since the last call, and some.
+  void beginStep();
   /// Begins to load what `dropRef` will look at: pages of a sequence lie scattered.
   void fetch(Frame f) const { __builtin_prefetch(&frame[f], 1); }
   /// The open step reads the page: not to be given away before that step completes.
@@ -238,13 +254,17 @@ private:
   }
   void freeInSlab(Frame f);
   Frame takeCached();
+  uint32_t takeVictims(std::span<Frame> pages);
   Frame takeFromSlabs(uint32_t group);
   Frame popFree(uint32_t group);
   Frame victim(uint32_t group, uint64_t &key) const;
   bool evictFor(uint32_t group);
   void evict(Frame f);
-  void fetchVictims(Frame f);
+  void lookFurther();
+  void passVictim(Frame f);
   void renewStamps();
+  /// Stamps are renewed before the clock gets near the end of 32 bits.
+  static constexpr uint32_t kClockStep = uint32_t{1} << 31;
 
   // Slabs.
   void slabMoved(Frame f, PageState from, PageState to);
@@ -271,11 +291,17 @@ private:
   std::array<std::array<uint32_t, kPageStates>, kMaxGroups> counts = {};
   uint64_t takenPages = 0, evictedPages = 0, evictedHitPages = 0, revivedPages = 0;
 
-  /// Victims to come behind the present one, whose lines are on their way: a guess, since pages may
-  /// be used again meanwhile.
-  static constexpr uint32_t kComing = 8;
+  /// Victims to come, whose lines are on their way: a guess, since pages may be used again
+  /// meanwhile, and of those never hit.
+  static constexpr uint32_t kComing = 256;
   std::array<Frame, kComing> coming = {};
-  uint32_t firstComing = 0, comingCount = 0;
+  uint32_t firstComing = 0, comingCount = 0, comingWanted = 0;
+  uint64_t evictedBefore = 0;
+  Frame comingAt(uint32_t i) const { return coming[(firstComing + i) % kComing]; }
+  void forgetComing(uint32_t n) {
+    firstComing += n;
+    comingCount -= n;
+  }
 
   std::vector<Slab> slab; ///< slabs, then heads: partial of each group, idle of each group
   uint32_t unassigned = 0, unassignedHead = kNoFrame;

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 namespace llmopt::runtime::kv {
 
@@ -70,7 +71,8 @@ bool PrefixCache::matches(NodeId node, NodeId parent, const Token *tokens,
 NodeId PrefixCache::find(uint64_t hash, NodeId parent, const Token *tokens,
                          const std::string &media, uint32_t &length) const {
   length = 0;
-  for (NodeId n = buckets[bucketOf(hash)]; n != kNoNode; n = nodes[n].next, ++length)
+  NodeId newest = buckets[bucketOf(hash)];
+  for (NodeId n = newest; n != kNoNode; n = nextIn(newest, n), ++length)
     if (nodes[n].hash == hash && matches(n, parent, tokens, media))
       return n;
   return kNoNode;
@@ -133,6 +135,17 @@ void PrefixCache::addressesOf(NodeId parent, const Token *tokens, std::span<uint
     __builtin_prefetch(&buckets[bucketOf(before)], 1);
   }
   __builtin_prefetch(&nodes[parent].firstChild);
+  // Where the children will most likely lie, and how long their buckets are.
+  NodeId next = freeNodes;
+  for (size_t i = 0; i < hash.size() && next != kNoNode; ++i, next = nodes[next].next) {
+    fetchNode(next);
+    __builtin_prefetch(tokensOf(next), 1);
+  }
+  for (uint64_t address : hash)
+    if (NodeId newest = buckets[bucketOf(address)]; newest != kNoNode) {
+      __builtin_prefetch(&info[newest]);
+      __builtin_prefetch(&nodes[newest], 1);
+    }
 }
 
 NodeId PrefixCache::childOf(NodeId parent, const Token *tokens, const std::string &media) {
@@ -156,7 +169,7 @@ NodeId PrefixCache::childAt(uint64_t hash, NodeId parent, const Token *tokens,
   Node &node = nodes[n], &above = nodes[parent];
   node.hash = hash;
   node.parent = parent;
-  node.next = bucket;
+  node.next = bucket == kNoNode ? n : std::exchange(nodes[bucket].next, n);
   bucket = n;
   info[n].chained = static_cast<uint8_t>(length + 1);
   node.firstChild = node.prevSibling = kNoNode;
@@ -243,10 +256,12 @@ void PrefixCache::unlink(NodeId n) {
     roots.erase(texts[n]);
     texts.erase(n);
   } else {
-    NodeId *link = &buckets[bucketOf(node.hash)];
-    while (*link != n)
-      link = &nodes[*link].next;
-    *link = node.next;
+    NodeId &newest = buckets[bucketOf(node.hash)], before = newest;
+    while (nodes[before].next != n) // of the oldest, which goes first mostly, the newest at once
+      before = nodes[before].next;
+    nodes[before].next = node.next;
+    if (newest == n)
+      newest = before == n ? kNoNode : before;
     if (node.prevSibling != kNoNode)
       nodes[node.prevSibling].nextSibling = node.nextSibling;
     else
@@ -277,10 +292,13 @@ void PrefixCache::lost(NodeId n) {
     announce(CacheEvent::Kind::Removed, n);
   ++changes;
   refs[n] = {};
-  if (nodes[n].firstChild == kNoNode && info[n].holds == 0)
-    removeIfUnused(n);
-  else
+  if (nodes[n].firstChild != kNoNode || info[n].holds > 0) {
     ++holes;
+    return;
+  }
+  NodeId parent = nodes[n].parent;
+  unlink(n);
+  removeIfUnused(parent);
 }
 
 void PrefixCache::evicted(Frame frame, Pool &pool) {

@@ -126,7 +126,7 @@ public:
   }
   void fetchLinks(NodeId node) const;
   void fetchChain(NodeId node) const {
-    __builtin_prefetch(&nodes[buckets[bucketOf(nodes[node].hash)]]);
+    __builtin_prefetch(&nodes[buckets[bucketOf(nodes[node].hash)]], 1);
   }
   /// Forgets all nodes. Nobody may hold one any more.
   void reset();
@@ -149,7 +149,9 @@ private:
   struct Node {
     uint64_t hash = 0;
     NodeId parent = kNoNode;
-    NodeId next = kNoNode; ///< in its bucket, or in the list of free nodes
+    /// In its bucket, a ring: behind the oldest a newer one, behind the newest the oldest. Or in
+    /// the list of free nodes.
+    NodeId next = kNoNode;
     NodeId firstChild = kNoNode, nextSibling = kNoNode, prevSibling = kNoNode;
     uint32_t serial = 1; ///< another one each time the node is used anew
   };
@@ -157,7 +159,7 @@ private:
   struct Info {
     uint16_t holds = 0;
     bool live : 1 = false, media : 1 = false;
-    /// Nodes of its bucket when it became the first of them, at most: since then some may have
+    /// Nodes of its bucket when it became the newest of them, at most: since then some may have
     /// gone.
     uint8_t chained = 0;
   };
@@ -173,6 +175,11 @@ private:
     using Wide = unsigned __int128;
     return static_cast<uint32_t>(Wide{hash * kGolden} * buckets.size() >> 64);
   }
+  /// Visits a bucket's nodes, beginning with the newest, which the bucket names.
+  NodeId nextIn(NodeId newest, NodeId n) const {
+    NodeId next = nodes[n].next;
+    return next == newest ? kNoNode : next;
+  }
   const Token *tokensOf(NodeId node) const {
     return reinterpret_cast<const Token *>(tokenMemory.data()) + size_t{node} * block;
   }
@@ -181,7 +188,9 @@ private:
               uint32_t &length) const;
   static const std::string &keyOf(const Prompt &prompt);
   NodeId findRoot(Prompt &prompt) const;
+  uint32_t livingBlocks(const std::vector<Prompt::Seen> &path) const;
   uint32_t rememberedBlocks(const Prompt &prompt) const;
+  uint32_t lastBlocks();
   Hit search(Prompt &prompt, Use use);
   void follow(Prompt &prompt, NodeId root);
   void followLast(Prompt &prompt, NodeId &at, uint32_t blocks);
@@ -227,9 +236,10 @@ private:
   /// wrong then.
   uint64_t holes = 0;
   uint64_t changes = 1; ///< of what a lookup may find
-  /// The path that was found last: prompts that begin alike are compared with it, and hash
-  /// nothing until they part from it.
+  /// The path of text that was found last: prompts that begin alike are compared with it, and
+  /// hash nothing until they part from it.
   std::vector<Prompt::Seen> lastPath;
+  uint64_t lastHoles = 0;                   ///< the count of holes when all of it could be hit
   static constexpr size_t kLastPath = 4096; ///< its longest
   std::unordered_map<std::string, NodeId> roots;
   std::unordered_map<NodeId, std::string> texts; ///< of a root its key, of others their media

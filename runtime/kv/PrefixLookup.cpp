@@ -12,6 +12,8 @@ namespace {
 /// Blocks whose addresses are computed and fetched ahead of the comparison: enough to
 /// hide a miss of the last-level cache behind the hashing of the others.
 constexpr uint32_t kBatch = 16;
+/// Blocks of a known path whose tokens are fetched ahead.
+constexpr uint32_t kAhead = 8;
 /// Children that are compared for a hit up to the middle of a page.
 constexpr uint32_t kMostTails = 8;
 
@@ -23,16 +25,18 @@ const std::string &mediaAt(const std::vector<std::string> &media, uint32_t block
 
 } // namespace
 
-/// Blocks of the remembered path that are still there. Nodes have their ancestors as
-/// long as they live, so the living ones are a prefix of it.
-uint32_t PrefixCache::rememberedBlocks(const Prompt &prompt) const {
+/// Blocks of a path that are still there. Nodes have their ancestors as long as they live, so the
+/// living ones are a prefix of it.
+uint32_t PrefixCache::livingBlocks(const std::vector<Prompt::Seen> &path) const {
   auto alive = [&](const Prompt::Seen &seen) { return nodes[seen.node].serial == seen.serial; };
-  if (prompt.path.empty())
-    return 0;
-  uint32_t count = static_cast<uint32_t>(prompt.path.size());
-  if (!alive(prompt.path.back()))
-    count = static_cast<uint32_t>(
-        std::partition_point(prompt.path.begin(), prompt.path.end(), alive) - prompt.path.begin());
+  if (path.empty() || alive(path.back()))
+    return static_cast<uint32_t>(path.size());
+  return static_cast<uint32_t>(std::partition_point(path.begin(), path.end(), alive) -
+                               path.begin());
+}
+
+uint32_t PrefixCache::rememberedBlocks(const Prompt &prompt) const {
+  uint32_t count = livingBlocks(prompt.path);
   if (prompt.holes != holes)
     for (uint32_t i = 0; i < count; ++i)
       if (!whole(prompt.path[i].node))
@@ -40,20 +44,38 @@ uint32_t PrefixCache::rememberedBlocks(const Prompt &prompt) const {
   return count;
 }
 
+/// Blocks of the path that was found last that can still be hit.
+uint32_t PrefixCache::lastBlocks() {
+  uint32_t count = livingBlocks(lastPath);
+  if (lastHoles == holes)
+    return count;
+  for (uint32_t i = 0; i < count; ++i)
+    if (!whole(lastPath[i].node))
+      return i;
+  if (count == lastPath.size())
+    lastHoles = holes;
+  return count;
+}
+
 /// Appends nodes of the path that was found last, as far as the prompt has the same blocks of
-/// text.
+/// text. Each of them is behind the one before as long as it lives, so only tokens are compared.
 void PrefixCache::followLast(Prompt &prompt, NodeId &at, uint32_t blocks) {
   if (mutant(Mutant::HashDecides) || mutant(Mutant::ParentIgnored) || mutant(Mutant::MediaIgnored))
     return;
-  size_t i = prompt.path.size(), end = std::min<size_t>(lastPath.size(), blocks);
-  for (const Token *own = prompt.ids.data() + i * block; i < end; ++i, own += block) {
-    auto [n, serial] = lastPath[i];
-    if (nodes[n].serial != serial || nodes[n].parent != at || info[n].media ||
-        !equalTokens(tokensOf(n), own, block) || !whole(n))
-      return;
-    prompt.path.push_back({n, serial});
-    at = n;
+  uint32_t begin = static_cast<uint32_t>(prompt.path.size()), end = std::min(lastBlocks(), blocks);
+  if (begin >= end || nodes[lastPath[begin].node].parent != at)
+    return;
+  uint32_t i = begin;
+  for (const Token *own = prompt.ids.data() + size_t{begin} * block; i < end; ++i, own += block) {
+    if (i + kAhead < end)
+      __builtin_prefetch(tokensOf(lastPath[i + kAhead].node));
+    if (!equalTokens(tokensOf(lastPath[i].node), own, block))
+      break;
   }
+  if (i == begin)
+    return;
+  prompt.path.insert(prompt.path.end(), lastPath.begin() + begin, lastPath.begin() + i);
+  at = lastPath[i - 1].node;
 }
 
 /// Appends up to `blocks` more nodes; false when the chain ends before.
@@ -82,7 +104,7 @@ bool PrefixCache::followBatch(Prompt &prompt, NodeId &at, uint32_t blocks) {
     NodeId n = *bucket[i];
     while (n != kNoNode &&
            !(nodes[n].hash == hash[i] && matches(n, at, own, mediaAt(prompt.media, begin + i))))
-      n = nodes[n].next;
+      n = nextIn(*bucket[i], n);
     if (n == kNoNode || !whole(n))
       return false;
     prompt.path.push_back({n, nodes[n].serial});
@@ -104,9 +126,11 @@ void PrefixCache::follow(Prompt &prompt, NodeId root) {
     if (!followBatch(prompt, at, std::min(left, kBatch)))
       break;
   }
-  if (prompt.path.size() > known)
+  if (prompt.path.size() > known && prompt.media.empty()) {
     lastPath.assign(prompt.path.begin(), prompt.path.begin() + static_cast<long>(std::min<size_t>(
                                                                    prompt.path.size(), kLastPath)));
+    lastHoles = holes;
+  }
 }
 
 uint32_t PrefixCache::commonTokens(const Prompt &prompt, NodeId child, uint32_t begin) const {

@@ -115,10 +115,11 @@ void BlockManager::appendPages(uint32_t slot, uint32_t tokens) {
     Table &t = table(slot, g);
     uint32_t wanted = static_cast<uint32_t>(config.groups[g].pagesFor(tokens));
     Frame *entry = frames(slot, g);
-    if (wanted > t.size)
-      markDirty(slot);
-    for (; t.size < wanted; ++t.size)
-      entry[t.size] = pages->take(g);
+    if (wanted <= t.size)
+      continue;
+    markDirty(slot);
+    pages->take(g, {entry + t.size, wanted - t.size});
+    t.size = wanted;
   }
   updateCapacity(slot);
 }

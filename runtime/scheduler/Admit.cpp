@@ -7,8 +7,24 @@
 
 using namespace llmopt::runtime;
 
+/// Begins to load the prompts that will most likely be looked up in this step: they were left
+/// alone since they came. As many as were admitted in the last one.
+void Scheduler::fetchWaiters() const {
+  constexpr uint32_t kMost = 2048, kLine = 64; // tokens of a prompt; bytes
+  auto fetchAll = [](const void *from, size_t bytes) {
+    for (size_t at = 0; at < bytes; at += kLine)
+      __builtin_prefetch(static_cast<const char *>(from) + at, 0, 2); // the second cache has room
+  };
+  queue.forFirst(admitted, [&](uint32_t slot) {
+    const Request &request = requests[slot];
+    fetchAll(&request, sizeof(request));
+    fetchAll(request.tokens.data(), std::min(request.known(), kMost) * sizeof(kv::Token));
+  });
+}
+
 void Scheduler::admitWaiting(int64_t nowNs) {
   refreshMatches();
+  admitted = 0;
   if (queue.empty())
     return;
   promised = outstanding();
@@ -111,22 +127,25 @@ bool Scheduler::tryAdmit(uint32_t slot, int64_t nowNs) {
     return tryReturn(slot);
   kv::Prompt &prompt = *request.prompt;
   request.matched = blocks.match(prompt).tokens;
-  // Who waits for its prompt computes the last token, and has the others from it. Where these
-  // are cached there is nothing to wait for.
-  auto demand = [&] {
-    uint32_t left = request.known() - request.matched;
-    kv::Demand sum = wholeDemand(blocks.demandOf(prompt, left), request.known());
+  auto roomFor = [&](const kv::Demand &pages) {
+    kv::Demand sum = wholeDemand(pages, request.known());
     sum += promised;
     sum += demandOfForks(request.forks);
-    return sum;
+    return blocks.holds(sum);
   };
+  auto fits = [&] {
+    uint32_t left = request.known() - request.matched;
+    return roomFor(blocks.mostDemandOf(prompt, left)) || roomFor(blocks.demandOf(prompt, left));
+  };
+  // Who waits for its prompt computes the last token, and has the others from it. Where these
+  // are cached there is nothing to wait for.
   // Nor where a pool of which nothing is promised has no room for all of them.
-  if (request.matched + 1 == request.known() || (runningSlots.empty() && !blocks.holds(demand())))
+  if (request.matched + 1 == request.known() || (runningSlots.empty() && !fits()))
     queueForks(slot);
   if (runningSlots.size() + reservedForks + 1 + request.forks > config.maxRunning)
     return false;
   uint32_t end = request.known() - (request.leads ? 1 : 0);
-  if (!blocks.holds(demand()))
+  if (!fits())
     return false;
   if (request.remoteTokens && tryReceive(slot)) {
     startRunning(slot);
@@ -149,6 +168,8 @@ bool Scheduler::tryAdmit(uint32_t slot, int64_t nowNs) {
     recordStart(request, nowNs);
   PlannedRow row;
   row.slot = slot;
+  row.generation = request.generation;
+  row.tableSlot = request.sequence.slot;
   row.tokens = admission.newTokens;
   row.samples = request.computed + row.tokens == request.known();
   budgetLeft -= row.tokens;
@@ -198,6 +219,7 @@ void Scheduler::recordStart(Request &request, int64_t nowNs) {
 }
 
 void Scheduler::startRunning(uint32_t slot) {
+  ++admitted;
   dequeue(slot);
   requests[slot].state = RequestState::Running;
   runningSlots.push_back(slot);

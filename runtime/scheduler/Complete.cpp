@@ -22,7 +22,7 @@ Status Scheduler::checkResult(const Flight &flight, const StepResult &result) co
   size_t given = result.tokens.size();
   for (size_t i = 0; i < result.rows.size(); ++i) {
     const RowResult &row = result.rows[i];
-    const FlightRow &expected = flight.rows[i];
+    const PlannedRow &expected = flight.rows[i];
     bool plain = expected.decode & (row.request == expected.slot) &
                  (row.generation == expected.generation) & (row.tokenCount == 1) &
                  (row.firstToken < given) & !row.unsettled;
@@ -48,38 +48,48 @@ Status Scheduler::checkResult(const Flight &flight, const StepResult &result) co
 size_t Scheduler::completeDecodes(const Flight &flight, size_t begin, const StepResult &result,
                                   int64_t nowNs) {
   kv::BlockManager::PlainRows plain = blocks.plainRows(kv::StepId(flight.step));
-  const FlightRow *rows = flight.rows.data();
+  const PlannedRow *rows = flight.rows.data();
   const RowResult *results = result.rows.data();
+  const kv::Token *tokens = result.tokens.data();
   Request *table = requests.data();
   size_t i = begin, count = flight.rows.size();
+  uint64_t gap = 0;
+  size_t gapBegin = begin;
   for (; i < count; ++i) {
-    if (i + 2 * kAhead < count)
+    if (i + 2 * kAhead < count) {
       fetch(rows[i + 2 * kAhead].slot);
+      plain.fetch(rows[i + 2 * kAhead].tableSlot);
+    }
     if (i + kAhead < count) {
       const Request &coming = table[rows[i + kAhead].slot];
-      plain.fetch(coming.sequence);
-      plain.fetchTail(coming.sequence);
       __builtin_prefetch(coming.tokens.data() + coming.computed, 1);
     }
-    const FlightRow &row = rows[i];
+    if (i % 2 == 0)
+      blocks.lookAhead();
+    const PlannedRow &row = rows[i];
     Request &request = table[row.slot];
-    bool other = !row.decode | results[i].failed | (results[i].tokenCount != 1) |
-                 (request.generation != row.generation) | (request.filter != nullptr) |
-                 (request.stopCount != 0) | (request.given() + 1 >= request.outputLimit) |
-                 (request.lastTokenNs < 0) | (request.computed < request.highestComputed);
-    if (other || !plain.tryCommit(request.sequence, request.tokens[request.computed]))
+    bool here = row.decode & (request.generation == row.generation) & !results[i].failed &
+                (results[i].tokenCount == 1) & (request.computed < request.plainEnd);
+    // The row's own token is the newest that is known: each one in flight brings one more.
+    if (!here || !plain.tryCommit(request.sequence, request.newest))
       break;
     --request.inFlightRows;
     --request.inFlightLeast;
     --request.inFlightMost;
     --request.samplesInFlight;
     ++request.computed;
-    kv::Token token = result.tokens[results[i].firstToken];
-    request.tokens.push_back(token); // within what was reserved
-    recordGap(uint64_t(nowNs - request.lastTokenNs), 1);
+    kv::Token token = tokens[results[i].firstToken];
+    request.append(token);
+    uint64_t since = uint64_t(nowNs - request.lastTokenNs);
+    if (since != gap) {
+      recordGap(gap, i - gapBegin);
+      gap = since;
+      gapBegin = i;
+    }
     request.lastTokenNs = nowNs;
     listener.onTokens({row.slot, row.generation}, {&token, 1}, nowNs);
   }
+  recordGap(gap, i - gapBegin);
   counts.generationTokensTotal += i - begin;
   return i;
 }
@@ -93,7 +103,7 @@ Status Scheduler::complete(const StepResult &result, int64_t nowNs) {
   for (size_t i = 0; i < flight.rows.size(); ++i) {
     if (result.status.ok() && (i = completeDecodes(flight, i, result, nowNs)) == flight.rows.size())
       break;
-    const FlightRow &row = flight.rows[i];
+    const PlannedRow &row = flight.rows[i];
     bool wanted = find({row.slot, row.generation}); // else it ended while the row was in flight
     wanted |= mutant(SchedulerMutant::EndedRowsCount) &&
               requests[row.slot].state == RequestState::Running;
@@ -148,11 +158,11 @@ FinishReason Scheduler::cutAnswer(const Request &request,
   return reason;
 }
 
-kv::Reply Scheduler::completeRow(const FlightRow &row, const RowResult &result,
+kv::Reply Scheduler::completeRow(const PlannedRow &row, const RowResult &result,
                                  const StepResult &step, int64_t nowNs) {
   Request &request = requests[row.slot];
   --request.inFlightRows;
-  request.inFlightLeast -= row.least;
+  request.inFlightLeast -= row.least();
   request.inFlightMost -= row.tokens;
   request.samplesInFlight -= row.samples;
   std::span<const kv::Token> tokens =
@@ -171,7 +181,7 @@ kv::Reply Scheduler::completeRow(const FlightRow &row, const RowResult &result,
     counts.draftsAccepted += result.tokenCount - 1;
   }
   for (kv::Token token : tokens)
-    request.tokens.push_back(token); // within what was reserved
+    request.append(token);
   uint32_t unsettled = std::min(result.unsettled, valid ? valid - 1 : 0);
   kv::Reply reply =
       blocks.commit(request.sequence, kv::StepId(step.step),
@@ -207,6 +217,7 @@ void Scheduler::giveTokens(uint32_t slot, std::span<const kv::Token> tokens, int
     recordGap(tokens.size() == 1 ? since : since / tokens.size(), tokens.size());
   }
   request.lastTokenNs = nowNs;
+  request.updatePlainEnd();
   listener.onTokens(handleOf(slot), tokens, nowNs);
 }
 

@@ -2,6 +2,7 @@
 // logarithmic time. All memory is reserved at construction.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <utility>
 #include <vector>
@@ -44,6 +45,24 @@ public:
   }
   /// The slot at place i, in no particular order.
   uint32_t slotAt(uint32_t i) const { return entries[i].slot; }
+
+  /// Calls visit(slot) for the first `count` in order, at most kMostFirst.
+  template <typename Visit> void forFirst(uint32_t count, Visit visit) const {
+    std::array<uint32_t, 1 + kMostFirst *(kWays - 1)> open = {0}; // next ones of what was visited
+    uint32_t opened = empty() ? 0 : 1;
+    for (uint32_t i = 0; i < count && i < kMostFirst && opened; ++i) {
+      uint32_t best = 0;
+      for (uint32_t o = 1; o < opened; ++o)
+        if (entries[open[o]].before(entries[open[best]]))
+          best = o;
+      uint32_t at = open[best];
+      open[best] = open[--opened];
+      visit(entries[at].slot);
+      for (uint32_t next = at * kWays + 1; next <= at * kWays + kWays && next < size(); ++next)
+        open[opened++] = next;
+    }
+  }
+  static constexpr uint32_t kMostFirst = 8;
 
 private:
   static constexpr uint32_t kAbsent = UINT32_MAX, kWays = 4;

@@ -19,6 +19,7 @@ std::span<const uint8_t> Scheduler::schedule(int64_t nowNs) {
   if (blocks.openStep() != kv::Reply::Ok)
     return {};
   blocks.setAside({}); // what runs may grow into what is kept for the oldest waiter
+  fetchWaiters();
   planRunning();
   uint64_t preemptions = counts.preemptions;
   makeRoom();
@@ -89,6 +90,8 @@ void Scheduler::planRow(uint32_t slot) {
     return;
   PlannedRow row;
   row.slot = slot;
+  row.generation = request.generation;
+  row.tableSlot = request.sequence.slot;
   if (request.prefilling()) {
     uint32_t left = request.prefillEnd - request.leastLength();
     row.tokens = std::min({left, budgetLeft, config.chunkTokens});
@@ -109,7 +112,7 @@ void Scheduler::planRow(uint32_t slot) {
     if (ended || (unseen && !mutant(SchedulerMutant::FilterRunsAhead)))
       return;
     if (mostDrafts)
-      row.drafts = draftsFor(slot, budgetLeft, row.firstDraft);
+      row.drafts = uint16_t(draftsFor(slot, budgetLeft, row.firstDraft));
     row.tokens = 1 + row.drafts;
     row.samples = true;
     row.decode = !row.drafts;
@@ -127,18 +130,32 @@ void Scheduler::planRunning() {
   budgetLeft = config.tokenBudget;
   // Without drafts a row has one token and yields one: the bounds of the length are exact.
   bool single = !mostDrafts && !mutant(SchedulerMutant::BeyondTheAnswer);
+  // Where no row can lack pages, none will be taken back, and whose slot is there has it at once:
+  // no page is taken with it.
+  roomy = blocks.holds(mostDemand(config.tokenBudget, config.maxRunning));
+  kv::BlockManager::PlainRows open = blocks.plainRows(blocks.currentStep());
   for (size_t i = 0; i < runningSlots.size(); ++i) {
+    if (i + 2 * kAhead < runningSlots.size())
+      fetch(runningSlots[i + 2 * kAhead]);
     if (i + kAhead < runningSlots.size())
-      fetch(runningSlots[i + kAhead]);
+      open.fetch(requests[runningSlots[i + kAhead]].sequence.slot);
+    if (i % 4 == 0)
+      blocks.lookAhead();
     uint32_t slot = runningSlots[i];
     const Request &request = requests[slot];
     if (request.prefilling()) {
       prefills.push_back(slot);
     } else if (!single || !request.plain()) {
       planRow(slot);
-    } else if (request.wantsRow()) { // the budget has a token for each
+    } else if (request.decodePosition() < request.outputLimit) { // the budget has a token for each
       --budgetLeft;
-      plan.push_back({.slot = slot, .tokens = 1, .samples = true, .decode = true});
+      plan.push_back({.slot = slot,
+                      .generation = request.generation,
+                      .tableSlot = request.sequence.slot,
+                      .tokens = 1,
+                      .samples = true,
+                      .decode = true,
+                      .reserved = roomy && open.tryReserve(request.sequence, 1)});
     }
   }
   // The ward's prefill first: the bound on waiting counts on it.
@@ -156,26 +173,21 @@ void Scheduler::reserveRows() {
     uint32_t slots =
         mutant(SchedulerMutant::DraftSlotsForgotten) ? row.tokens - row.drafts : row.tokens;
     kv::SequenceId sequence = requests[row.slot].sequence;
-    if (!row.tokens || plain.tryReserve(sequence, slots)) [[likely]]
-      return;
-    if (blocks.reserve(sequence, slots) == kv::Reply::Ok)
+    row.reserved = true;
+    if (!row.tokens || plain.tryReserve(sequence, slots) ||
+        blocks.reserve(sequence, slots) == kv::Reply::Ok)
       return;
     budgetLeft += row.tokens;
     row.tokens = 0; // left out of this step: its pages are on their way
     gaps = true;
   };
   uint32_t ward = wardSlot();
-  PlannedRow *row = plan.data(), *end = row + plan.size();
-  PlannedRow *first =
-      std::find_if(row, end, [&](const PlannedRow &planned) { return planned.slot == ward; });
-  if (first != end)
-    reserve(*first);
-  for (; row != end; ++row) {
-    if (end - row > long(kAhead))
-      plain.fetch(requests[row[kAhead].slot].sequence);
-    if (row != first)
-      reserve(*row);
-  }
+  for (PlannedRow &row : plan)
+    if (row.slot == ward && !row.reserved)
+      reserve(row);
+  for (PlannedRow &row : plan)
+    if (!row.reserved)
+      reserve(row);
 }
 
 /// Rows that were given up leave the plan.

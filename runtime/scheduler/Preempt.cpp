@@ -33,14 +33,18 @@ bool Scheduler::onItsWay(const kv::Demand &demand) const {
   return any && blocks.holds(rest);
 }
 
-void Scheduler::makeRoom() {
-  // More than any rows of these lengths can take; nearly always there.
+/// More than `rows` rows of `tokens` tokens together can take.
+kv::Demand Scheduler::mostDemand(uint32_t tokens, uint32_t rows) const {
   kv::Demand most;
-  uint32_t tokens = config.tokenBudget - budgetLeft;
   for (uint32_t g = 0; g < blocks.options().groups.size(); ++g)
-    most.take[g] = tokens / blocks.options().groups[g].pageSize + 3 * uint32_t(plan.size());
-  if (plan.empty() || blocks.holds(most))
-    return;
+    most.take[g] = tokens / blocks.options().groups[g].pageSize + 3 * rows;
+  return most;
+}
+
+void Scheduler::makeRoom() {
+  uint32_t tokens = config.tokenBudget - budgetLeft;
+  if (roomy || plan.empty() || blocks.holds(mostDemand(tokens, uint32_t(plan.size()))))
+    return; // nearly always
   for (kv::Demand demand = plannedDemand(); !blocks.holds(demand); demand = plannedDemand()) {
     if (onItsWay(demand))
       return;

@@ -33,6 +33,7 @@ struct alignas(64) Request {
   bool leads : 1 = false;     ///< others wait for its prompt
   bool greedy : 1 = true;
   bool promptLogprobs : 1 = false;
+  bool filtered : 1 = false; ///< has a filter
   uint8_t priority = 0, stopCount = 0;
   uint32_t generation = 0;
   uint32_t computed = 0;
@@ -46,11 +47,15 @@ struct alignas(64) Request {
 
   std::vector<kv::Token> tokens; ///< reserved for prompt and answer: never moves
   kv::SequenceId sequence;
-  TokenFilter *filter = nullptr;
   uint64_t samplingSeed = 0;
   int64_t lastTokenNs = -1;
   uint32_t highestComputed = 0; ///< before preemptions: what is computed below it is recomputed
+  kv::Token newest = 0;         ///< tokens.back()
+  /// While less is computed, a token more ends nothing, is recorded as one of many and is heard of
+  /// by nobody but the listener.
+  uint32_t plainEnd = 0;
   uint32_t preemptions = 0;
+  TokenFilter *filter = nullptr;
 
   // Samples of one prompt: the first computes it, the others wait to be forked from it.
   uint32_t leader = kNone;    ///< waits for this one's prompt
@@ -79,10 +84,22 @@ struct alignas(64) Request {
   bool prefilling() const { return leastLength() < prefillEnd; }
   /// Nothing but its tokens decides on its rows.
   bool plain() const {
-    return state == RequestState::Running && !(blocked | receiving | leads) && !filter;
+    return state == RequestState::Running && !(blocked | receiving | leads | filtered);
   }
   /// Whether a further row could yield a token that is still wanted.
   bool wantsRow() const { return given() + samplesInFlight < outputLimit; }
+  /// Answer tokens before its next row's first, at least, once its prefill is done: each row
+  /// yields a token behind the one that it computes.
+  uint32_t decodePosition() const { return leastLength() + 1 - promptLength; }
+  /// After a token was given out.
+  void updatePlainEnd() {
+    bool plain = !filtered && !stopCount && computed >= highestComputed;
+    plainEnd = plain ? promptLength + outputLimit - 2 : 0;
+  }
+  void append(kv::Token token) { // within what was reserved
+    tokens.push_back(token);
+    newest = token;
+  }
 };
 
 static_assert(sizeof(Request) / 64 % 2 == 1);

@@ -102,9 +102,11 @@ uint32_t Scheduler::addRequest(const RequestParams &params, int64_t nowNs) {
   request.greedy = params.greedy;
   request.promptLogprobs = params.promptLogprobs;
   request.filter = params.filter;
+  request.filtered = params.filter != nullptr;
   request.samplingSeed = params.samplingSeed;
   request.tokens.reserve(params.prompt.size() + params.maxNewTokens);
   request.tokens.assign(params.prompt.begin(), params.prompt.end());
+  request.newest = request.tokens.back();
   std::copy(params.stopTokens.begin(), params.stopTokens.end(), request.stopTokens.begin());
   request.stopCount = uint8_t(params.stopTokens.size());
   request.priority = uint8_t(params.priority);
@@ -206,10 +208,12 @@ void Scheduler::dequeue(uint32_t slot) {
 /// What it has computed is gone; its tokens are its prompt now.
 void Scheduler::forgetPages(Request &request) {
   request.highestComputed = std::max(request.highestComputed, request.computed);
-  request.computed = request.matched = 0;
+  request.computed = request.matched = request.plainEnd = 0;
   request.lastRow = Request::kNone;
-  if (mutant(SchedulerMutant::GeneratedForgotten))
+  if (mutant(SchedulerMutant::GeneratedForgotten)) {
     request.tokens.resize(request.promptLength);
+    request.newest = request.tokens.back();
+  }
   request.prompt->extend(request.tokens, blocks.blockSize());
 }
 

@@ -210,6 +210,11 @@ Status Scheduler::check() const {
     if (holds && (blocks.committedTokens(r.sequence) != r.computed ||
                   (blocks.boundTokens(r.sequence) != r.mostLength() && !r.receiving)))
       return wrong(slot, "its lengths differ from the block manager's");
+    if (r.newest != r.tokens.back())
+      return wrong(slot, "its newest token is not its last");
+    if (holds && !r.receiving && !r.prefilling() &&
+        r.given() + r.samplesInFlight != r.decodePosition())
+      return wrong(slot, "a row of it does not yield a token");
     if (r.computed >= r.known() && !r.inFlightRows)
       return wrong(slot, "it has no token left to run");
   }

@@ -142,24 +142,21 @@ public:
   Status check() const;
 
 private:
+  /// A request's part of a step, from the plan to the result.
   struct PlannedRow {
-    uint32_t slot = 0;
-    uint32_t tokens = 0; ///< query tokens: a chunk, or 1 and drafts
-    uint32_t drafts = 0;
-    uint32_t firstDraft = Request::kNone; ///< in draftTokens: proposed on the host
-    bool samples = false;
-    bool decode = false; ///< one token in, one out
-  };
-  struct FlightRow {
     uint32_t slot = 0, generation = 0;
-    uint32_t tokens = 0, least = 0; ///< KV that it adds, at most and at least
-    uint32_t drafts = 0;
-    bool prefill = false, samples = false;
-    bool decode = false; ///< one token in, one out
+    uint32_t tableSlot = 0;
+    uint32_t tokens = 0;                  ///< query tokens: a chunk, or 1 and drafts
+    uint32_t firstDraft = Request::kNone; ///< in draftTokens: proposed on the host
+    uint16_t drafts = 0;
+    bool prefill : 1 = false, samples : 1 = false;
+    bool decode : 1 = false;                                ///< one token in, one out
+    bool reserved : 1 = false;                              ///< it has its slots
+    uint32_t least() const { return prefill ? tokens : 1; } ///< KV that it adds
   };
   struct Flight {
     uint64_t step = 0;
-    std::vector<FlightRow> rows;
+    std::vector<PlannedRow> rows;
   };
 
   Scheduler(const SchedulerOptions &options, kv::BlockManager &manager, RequestListener &listener);
@@ -214,6 +211,7 @@ private:
   void stopReceiving(Request &request);
 
   // Preempt.cpp
+  kv::Demand mostDemand(uint32_t tokens, uint32_t rows) const;
   void makeRoom();
   kv::Demand plannedDemand() const;
   bool onItsWay(const kv::Demand &demand) const;
@@ -223,6 +221,7 @@ private:
   void finishPreemption(uint32_t slot);
 
   // Admit.cpp
+  void fetchWaiters() const;
   void admitWaiting(int64_t nowNs);
   void refreshMatches();
   kv::Demand wholeDemand(kv::Demand asked, uint32_t length) const;
@@ -239,19 +238,21 @@ private:
 
   // WriteRows.cpp
   std::span<const uint8_t> launch();
-  void writeRow(const PlannedRow &planned, Flight &flight);
-  void writeDecodes(size_t begin, size_t end, Flight &flight);
+  void writeRow(PlannedRow &planned, uint64_t step);
+  void writeDecodes(size_t begin, size_t end, uint64_t step);
   void writeDrafts(const Request &request, const PlannedRow &planned);
 
   // Complete.cpp
   Status checkResult(const Flight &flight, const StepResult &result) const;
-  kv::Reply completeRow(const FlightRow &row, const RowResult &result, const StepResult &step,
+  kv::Reply completeRow(const PlannedRow &row, const RowResult &result, const StepResult &step,
                         int64_t nowNs);
   FinishReason cutAnswer(const Request &request, std::span<const kv::Token> &tokens) const;
   size_t completeDecodes(const Flight &flight, size_t begin, const StepResult &result,
                          int64_t nowNs);
   void giveTokens(uint32_t slot, std::span<const kv::Token> tokens, int64_t nowNs);
   void recordGap(uint64_t ns, uint64_t times) {
+    if (!times)
+      return;
     if (ns != gapNs)
       recordGaps();
     gapNs = ns;
@@ -274,6 +275,7 @@ private:
   IndexedHeap deadlines;                            ///< of all that have one
   std::array<uint32_t, kPriorities> oldest, newest; ///< unfinished, of each class
   uint64_t arrivals = 0, launched = 0;
+  uint32_t admitted = 0; ///< in the newest step
   uint32_t refreshAt = 0, swappedCount = 0, blockedWaiters = 0;
   uint32_t waitingForks = 0;  ///< of all leaders
   uint32_t reservedForks = 0; ///< of running leaders: places among the running are theirs
@@ -288,6 +290,7 @@ private:
   std::vector<PlannedRow> plan;
   std::vector<uint32_t> prefills; ///< running, in the order of admission
   uint32_t budgetLeft = 0;
+  bool roomy = false;          ///< no plan of the step could lack pages
   kv::Demand promised;         ///< what running requests will want, while waiters are admitted
   std::vector<uint32_t> tried; ///< waiters that did not fit in this step
   std::vector<uint32_t> preempting;

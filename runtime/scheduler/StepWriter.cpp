@@ -2,12 +2,12 @@
 
 #include <algorithm>
 #include <cstring>
+#include <numeric>
 
 using namespace llmopt::runtime;
 
 StepWriter::StepWriter(const StepCapacities &capacities) : capacities(capacities) {
   uint64_t draftTokens = uint64_t(capacities.rows) * capacities.maxDraft;
-  tokens.reserve(capacities.tokens);
   references.reserve(capacities.tokens);
   logits.reserve(capacities.rows + draftTokens);
   drafts.reserve(draftTokens);
@@ -18,7 +18,7 @@ StepWriter::StepWriter(const StepCapacities &capacities) : capacities(capacities
   frees.reserve(capacities.pages);
   size_t most =
       (sizeof(step::Header) + 64 + capacities.rows * sizeof(step::Row) +
-       tokens.capacity() * (sizeof(step::Token) + sizeof(step::Reference)) + logits.capacity() * 4 +
+       capacities.tokens * (sizeof(step::Token) + sizeof(step::Reference)) + logits.capacity() * 4 +
        drafts.capacity() * sizeof(step::Draft) + deltas.capacity() * sizeof(step::Delta) +
        pages.capacity() * 4 + copies.capacity() * sizeof(step::Copy) +
        frees.capacity() * sizeof(step::Free) + waits.capacity() * 8);
@@ -34,11 +34,14 @@ void StepWriter::Buffer::grow(size_t wanted, size_t kept) {
   room = (wanted + 7) / 8 * 8;
 }
 
-void StepWriter::begin(uint64_t stepId, step::Kind kind) {
+void StepWriter::begin(uint64_t stepId, step::Kind kind, uint32_t rows) {
   head = {};
   head.kind = kind;
   head.stepId = stepId;
-  tokens.clear();
+  rowRoom = rows ? rows : capacities.rows;
+  tokenUsed = 0;
+  if (rowsEnd(rowRoom) > ring[nextBuffer].room)
+    ring[nextBuffer].grow(rowsEnd(rowRoom), 0);
   references.clear();
   logits.clear();
   drafts.clear();
@@ -49,34 +52,43 @@ void StepWriter::begin(uint64_t stepId, step::Kind kind) {
   waits.clear();
 }
 
+void StepWriter::moveTokens(uint32_t rows) {
+  Buffer &buffer = ring[nextBuffer];
+  size_t bytes = size_t(tokenUsed) * sizeof(step::Token), wanted = rowsEnd(rows) + bytes;
+  if (wanted > buffer.room)
+    buffer.grow(2 * wanted, tokensEnd(tokenUsed));
+  std::memmove(buffer.bytes() + rowsEnd(rows), tokenAt(0), bytes);
+  rowRoom = rows;
+}
+
 StepWriter::Decodes StepWriter::beginDecodes(uint32_t count) {
-  if (rowsEnd(head.rowCount + count) > ring[nextBuffer].room)
-    ring[nextBuffer].grow(rowsEnd(head.rowCount + count), rowsEnd(head.rowCount));
+  if (head.rowCount + count > rowRoom)
+    moveTokens(head.rowCount + count);
   Decodes decodes;
+  decodes.nextToken = tokenUsed;
+  decodes.token = newTokens(count); // may move the rows
   decodes.row = rowAt(head.rowCount);
-  decodes.nextToken = uint32_t(tokens.size());
   decodes.nextReference = int32_t(references.size());
   decodes.firstDraft = uint32_t(drafts.size());
-  decodes.token = tokens.extend(count);
-  decodes.logit = logits.extend(count);
   decodes.reference = references.extend(count);
   return decodes;
 }
 
-void StepWriter::end(const Decodes &decodes) {
+void StepWriter::end(Decodes decodes) {
   uint32_t added = uint32_t(decodes.row - rowAt(head.rowCount));
   head.rowCount += added;
-  logits.cut(logits.size() - (tokens.size() - decodes.nextToken));
-  tokens.cut(decodes.nextToken);
+  tokenUsed = decodes.nextToken;
   references.cut(size_t(decodes.nextReference));
+  uint32_t *logit = logits.extend(added);
+  std::iota(logit, logit + added, tokenUsed - added);
 }
 
 void StepWriter::addTokens(std::span<const kv::Token> ids) {
-  step::Token *out = tokens.extend(ids.size());
   uint32_t depth = lastRow().tokenCount;
+  lastRow().tokenCount += uint32_t(ids.size());
+  step::Token *out = newTokens(uint32_t(ids.size()));
   for (size_t i = 0; i < ids.size(); ++i)
     out[i] = {int32_t(ids[i]), depth + uint32_t(i)};
-  lastRow().tokenCount += uint32_t(ids.size());
 }
 
 void StepWriter::setTables(const kv::StepTables &tables) {
@@ -95,15 +107,18 @@ void StepWriter::setTables(const kv::StepTables &tables) {
 }
 
 std::span<const uint8_t> StepWriter::finish() {
+  if (head.rowCount < rowRoom)
+    moveTokens(head.rowCount);
   head.groupCount = uint8_t(capacities.groups);
   head.maxDraft = capacities.maxDraft;
   head.tableSlots = capacities.tableSlots;
-  uint64_t total = rowsEnd(head.rowCount);
+  head.tokenCount = tokenUsed;
+  size_t written = tokensEnd(tokenUsed);
+  uint64_t total = written;
   auto count = [&](auto &array, uint32_t &field) {
     field = uint32_t(array.size());
     total += (array.size() * sizeof(array[0]) + 7) & ~size_t(7);
   };
-  count(tokens, head.tokenCount);
   count(references, head.referenceCount);
   count(logits, head.logitCount);
   count(drafts, head.draftCount);
@@ -116,10 +131,10 @@ std::span<const uint8_t> StepWriter::finish() {
   Buffer &buffer = ring[nextBuffer];
   nextBuffer = (nextBuffer + 1) % ring.size();
   if (total > buffer.room)
-    buffer.grow(total, rowsEnd(head.rowCount));
+    buffer.grow(total, written);
   uint8_t *out = buffer.bytes();
   std::memcpy(out, &head, sizeof(head));
-  uint8_t *at = out + rowsEnd(head.rowCount);
+  uint8_t *at = out + written;
   auto put = [&](const auto &array) {
     size_t size = array.size() * sizeof(array[0]);
     if (size)
@@ -128,7 +143,6 @@ std::span<const uint8_t> StepWriter::finish() {
     std::memset(at + size, 0, padded - size);
     at += padded;
   };
-  put(tokens);
   put(references);
   put(logits);
   put(drafts);
@@ -137,10 +151,10 @@ std::span<const uint8_t> StepWriter::finish() {
   put(copies);
   put(frees);
   put(waits);
-  std::span<const uint8_t> written(out, total);
-  uint64_t sum = stepChecksum(written);
+  std::span<const uint8_t> bytes(out, total);
+  uint64_t sum = stepChecksum(bytes);
   std::memcpy(out + offsetof(step::Header, checksum), &sum, sizeof(sum));
-  return written;
+  return bytes;
 }
 
 Status TableMirror::apply(const StepInput &input) {

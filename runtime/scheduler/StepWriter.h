@@ -67,12 +67,13 @@ class StepWriter {
 public:
   explicit StepWriter(const StepCapacities &capacities);
 
-  void begin(uint64_t stepId, step::Kind kind = step::Kind::Step);
+  /// `rows`: how many there will be; 0 where that is not known, which costs moving the tokens.
+  void begin(uint64_t stepId, step::Kind kind = step::Kind::Step, uint32_t rows = 0);
 
   /// A row whose tokens and drafts are added after it, before the next row.
   step::Row &addRow() {
     step::Row &row = *newRow() = {};
-    row.firstToken = uint32_t(tokens.size());
+    row.firstToken = tokenUsed;
     row.firstDraft = uint32_t(drafts.size());
     return row;
   }
@@ -90,7 +91,6 @@ public:
     friend class StepWriter;
     step::Row &addToken(int32_t id) {
       *token++ = {id, 0};
-      *logit++ = nextToken;
       row->firstToken = nextToken++;
       row->tokenCount = 1;
       row->firstDraft = firstDraft;
@@ -101,23 +101,22 @@ public:
     }
     step::Row *row;
     step::Token *token;
-    uint32_t *logit;
     step::Reference *reference;
     uint32_t nextToken, firstDraft;
     int32_t nextReference;
   };
   /// At most `count` of them; nothing else is added before `end`.
   Decodes beginDecodes(uint32_t count);
-  void end(const Decodes &decodes);
+  void end(Decodes decodes);
   /// `ids` as literals, at depths 0, 1, ...
   void addTokens(std::span<const kv::Token> ids);
   void addReference(step::Reference reference, uint32_t depth) {
-    tokens.push_back({-1 - int32_t(references.size()), depth});
+    *newTokens(1) = {-1 - int32_t(references.size()), depth};
     references.push_back(reference);
     ++lastRow().tokenCount;
   }
   void addLiteral(kv::Token id, uint32_t depth) {
-    tokens.push_back({int32_t(id), depth});
+    *newTokens(1) = {int32_t(id), depth};
     ++lastRow().tokenCount;
   }
   void addDraft(step::Draft draft) {
@@ -126,7 +125,7 @@ public:
   }
   /// Logits of the row's last `count` tokens; after its tokens.
   void wantLogits(uint32_t count) {
-    uint32_t end = uint32_t(tokens.size());
+    uint32_t end = tokenUsed;
     for (uint32_t i = end - count; i < end; ++i)
       logits.push_back(i);
   }
@@ -134,7 +133,7 @@ public:
   void setTables(const kv::StepTables &tables);
 
   uint32_t rowCount() const { return head.rowCount; }
-  uint32_t tokenCount() const { return uint32_t(tokens.size()); }
+  uint32_t tokenCount() const { return tokenUsed; }
 
   /// Of draft `i` of the present row.
   uint16_t draftDepth(uint32_t i) const { return drafts[lastRow().firstDraft + i].depth; }
@@ -159,16 +158,31 @@ private:
     return reinterpret_cast<step::Row *>(ring[nextBuffer].bytes() + rowsEnd(index));
   }
   step::Row &lastRow() const { return *rowAt(head.rowCount - 1); }
-  /// Uninitialised. Rows are written where they stay; all else is put behind them in the end.
+  /// Uninitialised. Rows and tokens are written where they stay; all else is put behind them in
+  /// the end.
   step::Row *newRow() {
-    if (rowsEnd(head.rowCount + 1) > ring[nextBuffer].room) [[unlikely]]
-      ring[nextBuffer].grow(2 * rowsEnd(head.rowCount + 1), rowsEnd(head.rowCount));
+    if (head.rowCount == rowRoom) [[unlikely]]
+      moveTokens(2 * rowRoom + 1);
     return rowAt(head.rowCount++);
   }
+  step::Token *tokenAt(uint32_t index) const {
+    return reinterpret_cast<step::Token *>(ring[nextBuffer].bytes() + rowsEnd(rowRoom)) + index;
+  }
+  size_t tokensEnd(uint32_t count) const {
+    return rowsEnd(rowRoom) + size_t(count) * sizeof(step::Token);
+  }
+  step::Token *newTokens(uint32_t count) {
+    if (tokensEnd(tokenUsed + count) > ring[nextBuffer].room) [[unlikely]]
+      ring[nextBuffer].grow(2 * tokensEnd(tokenUsed + count), tokensEnd(tokenUsed));
+    tokenUsed += count;
+    return tokenAt(tokenUsed - count);
+  }
+  /// To behind as many rows.
+  void moveTokens(uint32_t rows);
 
   StepCapacities capacities;
   step::Header head;
-  Appended<step::Token> tokens;
+  uint32_t rowRoom = 0, tokenUsed = 0; ///< rows before the tokens; tokens
   Appended<step::Reference> references;
   Appended<uint32_t> logits;
   Appended<step::Draft> drafts;

@@ -17,9 +17,9 @@ void Scheduler::writeDrafts(const Request &request, const PlannedRow &planned) {
   }
 }
 
-void Scheduler::writeRow(const PlannedRow &planned, Flight &flight) {
+void Scheduler::writeRow(PlannedRow &planned, uint64_t step) {
   Request &request = requests[planned.slot];
-  bool prefill = request.prefilling();
+  bool prefill = planned.prefill = request.prefilling();
   bool predecessor = request.samplesInFlight > 0;
   step::Row &row = writer.addRow();
   uint32_t index = writer.rowCount() - 1;
@@ -40,7 +40,7 @@ void Scheduler::writeRow(const PlannedRow &planned, Flight &flight) {
   row.flags =
       uint8_t((planned.samples ? step::kSamples : 0) | (request.greedy ? step::kGreedy : 0) |
               (request.promptLogprobs && prefill ? step::kPromptLogprobs : 0) |
-              (request.filter ? step::kFiltered : 0));
+              (request.filtered ? step::kFiltered : 0));
   if (predecessor) {
     row.predecessorStep = request.lastStep;
     row.predecessorRow = request.lastRow;
@@ -52,7 +52,7 @@ void Scheduler::writeRow(const PlannedRow &planned, Flight &flight) {
     if (predecessor && !mutant(SchedulerMutant::StaleToken))
       writer.addReference({request.lastStep, request.lastRow, 0}, 0);
     else
-      writer.addLiteral(request.tokens.back(), 0);
+      writer.addLiteral(request.newest, 0);
     if (planned.drafts)
       writeDrafts(request, planned);
   }
@@ -61,69 +61,49 @@ void Scheduler::writeRow(const PlannedRow &planned, Flight &flight) {
   else if (allLogits)
     writer.wantLogits(planned.tokens);
 
-  uint32_t least = prefill ? planned.tokens : 1;
-  flight.rows.push_back({.slot = planned.slot,
-                         .generation = request.generation,
-                         .tokens = planned.tokens,
-                         .least = least,
-                         .drafts = planned.drafts,
-                         .prefill = prefill,
-                         .samples = planned.samples,
-                         .decode = !prefill && planned.tokens == 1});
+  planned.decode = !prefill && planned.tokens == 1;
   ++request.inFlightRows;
-  request.inFlightLeast += least;
+  request.inFlightLeast += planned.least();
   request.inFlightMost += planned.tokens;
   if (planned.samples) {
     ++request.samplesInFlight;
-    request.lastStep = flight.step;
+    request.lastStep = step;
     request.lastRow = index;
   }
 }
 
 /// As writeRow, for rows [begin, end) of the plan, which have one token each and yield one.
-void Scheduler::writeDecodes(size_t begin, size_t end, Flight &flight) {
-  size_t at = flight.rows.size();
-  flight.rows.resize(at + end - begin);
-  FlightRow *out = flight.rows.data() + at;
+void Scheduler::writeDecodes(size_t begin, size_t end, uint64_t step) {
   StepWriter::Decodes decodes = writer.beginDecodes(uint32_t(end - begin));
   uint32_t index = writer.rowCount();
-  uint64_t stepId = flight.step;
   Request *table = requests.data();
-  for (size_t i = begin; i < end; ++i, ++out) {
+  for (size_t i = begin; i < end; ++i) {
     if (i + kAhead < end)
       fetch(plan[i + kAhead].slot);
-    if (i + kAhead / 2 < end) // its newest token
-      __builtin_prefetch(&table[plan[i + kAhead / 2].slot].tokens.back());
     uint32_t slot = plan[i].slot;
     Request &request = table[slot];
     bool predecessor = request.samplesInFlight > 0;
     step::Row &row = predecessor
                          ? decodes.add(step::Reference{request.lastStep, request.lastRow, 0})
-                         : decodes.add(request.tokens.back());
+                         : decodes.add(request.newest);
     row.samplingSeed = request.samplingSeed;
     row.predecessorStep = predecessor ? request.lastStep : step::kNoStep;
     row.predecessorRow = predecessor ? request.lastRow : step::kNone;
     row.tableSlot = request.sequence.slot;
     row.request = slot;
-    row.generation = request.generation;
+    row.generation = plan[i].generation;
     row.baseLength = request.leastLength();
     row.lengthBound = request.mostLength() + 1;
-    row.outputPosition = request.given() + request.samplesInFlight;
+    row.outputPosition = request.decodePosition();
     row.outputLimit = request.outputLimit;
     row.adapter = request.adapter;
     row.flags = uint8_t(step::kSamples | (request.greedy ? step::kGreedy : 0) |
-                        (request.filter ? step::kFiltered : 0));
-    *out = {.slot = slot,
-            .generation = request.generation,
-            .tokens = 1,
-            .least = 1,
-            .samples = true,
-            .decode = true};
+                        (request.filtered ? step::kFiltered : 0));
     ++request.inFlightRows;
     ++request.inFlightLeast;
     ++request.inFlightMost;
     ++request.samplesInFlight;
-    request.lastStep = stepId;
+    request.lastStep = step;
     request.lastRow = index++;
   }
   writer.end(decodes);
@@ -133,18 +113,18 @@ std::span<const uint8_t> Scheduler::launch() {
   const kv::StepTables &tables = blocks.closeStep();
   Flight &flight = flights[(flightHead + flightCount) % flights.size()];
   flight.step = tables.step;
-  flight.rows.clear();
-  writer.begin(flight.step);
+  writer.begin(flight.step, step::Kind::Step, uint32_t(plan.size()));
   writer.setTables(tables);
   // Runs of rows that decode, and the others one by one.
   bool damaged = mutant(SchedulerMutant::PositionRestarts) || mutant(SchedulerMutant::StaleToken);
   for (size_t i = 0, end; i < plan.size(); i = end) {
     for (end = i; end < plan.size() && plan[end].decode && !damaged;)
       ++end;
-    writeDecodes(i, end, flight);
+    writeDecodes(i, end, flight.step);
     if (end < plan.size())
-      writeRow(plan[end++], flight);
+      writeRow(plan[end++], flight.step);
   }
+  flight.rows.swap(plan);
   ++flightCount;
   ++launched;
   ++counts.steps;
