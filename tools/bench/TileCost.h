@@ -8,6 +8,9 @@
 
 namespace llmopt::bench {
 
+/// Processor time of this process so far, all its threads together.
+double processorSeconds();
+
 /// Prints a line for each element type, head dimension and number of rows: processor time
 /// of one core for a tile, measured, beside the cost that the bundle says.
 llvm::Error printTileCosts(const std::string &filter);

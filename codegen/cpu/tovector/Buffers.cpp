@@ -205,18 +205,27 @@ void BufferPlan::addTemporary(Operation *op, unsigned i, int64_t bytes, int64_t 
 }
 
 /// Scratch for B of bf16 products whose pairs are not neighbours already; for few rows,
-/// for the addresses of B's rows and a row of zeros.
+/// for the addresses of B's rows and a row of zeros, and where those are scores for sums and A
+/// in another order.
 void BufferPlan::addPacking(func::FuncOp function) {
   function.walk([&](tile::MmaOp mma) {
     auto type = cast<RankedTensorType>(mma.getB().getType());
     int64_t position = 2 * positions.lookup(mma).first;
-    if (takesRowPairs(mma, target) || takesRows(mma, target))
+    bool rows = takesRows(mma, target);
+    if (rows || takesRowPairs(mma, target))
       addTemporary(mma, 0,
                    8 * llvm::alignTo(type.getDimSize(0), 8) +
                        4 * llvm::alignTo(type.getDimSize(1), 16),
                    position);
     else if (type.getElementType().isBF16() && !mma.getTransposeB())
       addTemporaries(mma, mma.getB(), position);
+    if (rows && mma.getTransposeB()) {
+      addTemporary(mma, 1, 4 * kPartialSums * target.lanes, position);
+      if (splitsPairs(mma, target))
+        addTemporary(mma, 2,
+                     TileShape::get(cast<RankedTensorType>(mma.getA().getType()), target).bytes(),
+                     position);
+    }
   });
 }
 

@@ -60,6 +60,12 @@ bool llmopt::cpu::takesRows(tile::MmaOp mma, const CpuIsa &isa) {
          b.getDimSize(0) % isa.lanes == 0 && b.getDimSize(1) % isa.lanes == 0;
 }
 
+bool llmopt::cpu::splitsPairs(tile::MmaOp mma, const CpuIsa &isa) {
+  auto load = mma.getB().getDefiningOp<tile::LoadOp>();
+  return memoryType(load).isBF16() &&
+         cast<RankedTensorType>(load.getType()).getDimSize(1) % (2 * isa.lanes) == 0;
+}
+
 bool llmopt::cpu::streamsRows(tile::LoadOp load, const CpuIsa &isa) {
   tile::MmaOp mma = onlyProduct(load);
   return mma && (takesRows(mma, isa) || (takesRowPairs(mma, isa) && memoryType(load).isBF16()));

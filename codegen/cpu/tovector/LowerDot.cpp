@@ -11,26 +11,27 @@
 using namespace mlir;
 using namespace llmopt::cpu;
 
-Value llmopt::cpu::transposingSum(Emit &emit, SmallVector<Value> parts, int64_t lanes) {
-  Value zero = emit.zero(parts.front().getType());
-  parts.resize(lanes, zero);
-  // Step with distance h: lanes whose bit h is clear take x, the others y, each adding its
-  // partner across h. In the end lane i holds the sum of part i.
-  for (int64_t h = 1; h < lanes; h *= 2) {
-    SmallVector<Value> next;
-    for (size_t i = 0; i + 1 < parts.size(); i += 2) {
-      SmallVector<int64_t> own(lanes), partner(lanes);
-      for (int64_t lane = 0; lane < lanes; ++lane) {
-        int64_t from = lane & h ? lanes : 0;
-        own[lane] = from + lane;
-        partner[lane] = from + (lane ^ h);
-      }
-      Value a = vector::ShuffleOp::create(emit, parts[i], parts[i + 1], own);
-      Value b = vector::ShuffleOp::create(emit, parts[i], parts[i + 1], partner);
-      next.push_back(arith::AddFOp::create(emit, a, b));
-    }
-    parts = next;
+SmallVector<Value> llmopt::cpu::foldLanes(Emit &emit, ArrayRef<Value> parts, int64_t distance) {
+  int64_t lanes = cast<VectorType>(parts.front().getType()).getNumElements();
+  SmallVector<int64_t> own(lanes), partner(lanes);
+  for (int64_t lane = 0; lane < lanes; ++lane) {
+    int64_t from = lane & distance ? lanes : 0;
+    own[lane] = from + lane;
+    partner[lane] = from + (lane ^ distance);
   }
+  SmallVector<Value> sums;
+  for (size_t i = 0, half = parts.size() / 2; i < half; ++i) {
+    Value a = vector::ShuffleOp::create(emit, parts[i], parts[i + half], own);
+    Value b = vector::ShuffleOp::create(emit, parts[i], parts[i + half], partner);
+    sums.push_back(arith::AddFOp::create(emit, a, b));
+  }
+  return sums;
+}
+
+Value llmopt::cpu::transposingSum(Emit &emit, SmallVector<Value> parts, int64_t lanes) {
+  parts.resize(lanes, emit.zero(parts.front().getType()));
+  for (int64_t distance = lanes / 2; distance > 0; distance /= 2)
+    parts = foldLanes(emit, parts, distance);
   return parts.front();
 }
 

@@ -47,7 +47,8 @@ struct Transfer {
 };
 
 /// Vectors of a row: whole rows by powers of two; up to a run-time count, then scalars.
-/// 64 elements at once: LLVM splits them, and a loop is not needed up to 256 columns.
+/// Four registers at once, which LLVM splits, in a loop: the same without a loop takes longer to
+/// compile than it ever saves.
 void emitRow(Emit &emit, const Transfer &t, Value count,
              llvm::function_ref<void(Value column, int64_t lanes)> vectors,
              llvm::function_ref<void(Value column)> scalars) {
@@ -63,11 +64,10 @@ void emitRow(Emit &emit, const Transfer &t, Value count,
     emit.loop(whole, count, 1, scalars);
     return;
   }
-  // Across the layout each element is moved alone: code for 64 of them would take longer
-  // to compile than it ever runs.
+  // Across the layout each element is moved alone.
   bool across = t.tile.shape.lanesOverRows;
   int64_t most = across ? emit.target.lanes : std::min<int64_t>(64, emit.target.lanes * 4);
-  int64_t looped = across || t.columns > 256 ? t.columns / most * most : 0;
+  int64_t looped = t.columns / most * most;
   emit.loop(0, looped, most, [&](Value c) { vectors(c, most); });
   for (auto [at, lanes] : chunks(t.columns - looped, most))
     vectors(emit.idx(looped + at), lanes);

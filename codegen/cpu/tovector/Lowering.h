@@ -108,8 +108,13 @@ void emitDotProduct(Emit &emit, const MmaOperands &operands);
 /// sum + a * b, over 32 pairs of bf16: AVX512-BF16.
 mlir::Value pairDot(Emit &emit, mlir::Value sum, mlir::Value a, mlir::Value b);
 
-/// Sums of each vector of `parts` (a power of two of them, or fewer) by a transposing
-/// tree; element i of the result is the sum of parts[i].
+/// One level of a tree that sums vectors across lanes, many at once: half as many vectors, in
+/// which lanes whose bit `distance` is clear go on with the first half of `parts`, the others
+/// with the second, each having added its partner across that distance.
+llvm::SmallVector<mlir::Value> foldLanes(Emit &emit, llvm::ArrayRef<mlir::Value> parts,
+                                         int64_t distance);
+/// All levels: element i of the result is the sum of parts[i], of which there are at most
+/// `lanes`, a power of two.
 mlir::Value transposingSum(Emit &emit, llvm::SmallVector<mlir::Value> parts, int64_t lanes);
 
 } // namespace llmopt::cpu

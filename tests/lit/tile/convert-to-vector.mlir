@@ -51,14 +51,17 @@ func.func @nothing(%n: index) -> index {
 // RUN: llm-opt opt --convert-tile-to-vector=features=avx2,fma %s | FileCheck %s --check-prefix=FEW
 
 // Few rows against rows that only this product reads: no copy of them, addresses alone. The
-// registers of a page's rows follow from one entry of the table.
+// registers of a page's rows follow from one entry of the table. One load gives the even
+// elements of two registers and the odd ones.
 // FEW-LABEL: func.func @few
 // FEW-SAME:    tile.scratch_bytes = [[BYTES:[0-9]{4}]] : i64
 // FEW:         scf.for
 // FEW-NOT:       vector.gather
 // FEW:           memref.load %{{.*}} : memref<?xi32>
 // FEW:         scf.for
-// FEW:           llvm.load {{.*}} : !llvm.ptr -> vector<8xbf16>
+// FEW:           [[WORDS:%.*]] = llvm.load {{.*}} : !llvm.ptr -> vector<8xi32>
+// FEW:           arith.shli [[WORDS]], %{{.*}} : vector<8xi32>
+// FEW:           arith.andi [[WORDS]], %{{.*}} : vector<8xi32>
 // FEW:           math.fma {{.*}} : vector<8xf32>
 // FEW-NOT:     vector.load {{.*}} : memref<64x64xf32>
 // FEW:         return

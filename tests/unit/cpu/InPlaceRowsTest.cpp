@@ -9,8 +9,8 @@ using namespace llmopt::cpu::test;
 
 namespace {
 
-constexpr int64_t kRows = 32, kColumns = 48; // of B
-constexpr int64_t kPitch = 51, kOffset = 2;  // in memory: rows apart, the first column read
+constexpr int64_t kRows = 32;               // of B
+constexpr int64_t kPitch = 51, kOffset = 2; // in memory: rows apart, the first column read
 
 struct Type {
   const char *name;
@@ -21,10 +21,10 @@ const Type kTypes[] = {
     {"f32", nullptr, nullptr}, {"bf16", toBf16, fromBf16}, {"f16", toF16, fromF16}};
 
 /// C = A B^T or A B for `m` rows of A, where row r of B lies at table[r] and -1 is a row of zeros.
-std::string product(const std::string &type, int64_t m, bool transposed) {
-  std::string k = std::to_string(transposed ? kColumns : kRows),
-              n = std::to_string(transposed ? kRows : kColumns), rows = std::to_string(m),
-              b = std::to_string(kRows) + "x" + std::to_string(kColumns),
+std::string product(const std::string &type, int64_t m, int64_t columns, bool transposed) {
+  std::string k = std::to_string(transposed ? columns : kRows),
+              n = std::to_string(transposed ? kRows : columns), rows = std::to_string(m),
+              b = std::to_string(kRows) + "x" + std::to_string(columns),
               count = std::to_string(kRows);
   return "func.func @product(%a: memref<?xf32>, %b: memref<?x" + type +
          ">, %table: memref<?xi32>, %c: memref<?xf32>, %key: index) attributes {tile.kernel} {\n"
@@ -75,12 +75,13 @@ std::string product(const std::string &type, int64_t m, bool transposed) {
          rows + "x" + n + "xf32>, memref<?xf32>, tensor<" + rows + "x1xi64>\n  return\n}\n";
 }
 
-void check(const Isa &isa, const Type &type, int64_t m, bool transposed) {
-  auto kernel = Kernel::compile(product(type.name, m, transposed), optionsFor(isa), "product");
+void check(const Isa &isa, const Type &type, int64_t m, int64_t columns, bool transposed) {
+  auto kernel =
+      Kernel::compile(product(type.name, m, columns, transposed), optionsFor(isa), "product");
   ASSERT_TRUE(kernel);
   std::mt19937 engine(unsigned(m + transposed));
   std::uniform_real_distribution<float> draw(-1, 1);
-  int64_t k = transposed ? kColumns : kRows, n = transposed ? kRows : kColumns;
+  int64_t k = transposed ? columns : kRows, n = transposed ? kRows : columns;
   std::vector<float> a(m * k), c(m * n, std::nanf(""));
   for (float &value : a)
     value = type.pack ? type.unpack(type.pack(draw(engine))) : draw(engine);
@@ -89,9 +90,9 @@ void check(const Isa &isa, const Type &type, int64_t m, bool transposed) {
   for (int64_t r = 0; r < kRows; ++r)
     table[1 + r] = int32_t((r * 7 + 3) % kRows);
   table[1 + 5] = -1;
-  std::vector<float> b(kRows * kPitch + kColumns, std::nanf(""));
+  std::vector<float> b(kRows * kPitch + columns, std::nanf(""));
   for (int64_t r = 0; r < kRows; ++r)
-    for (int64_t j = 0; j < kColumns && table[1 + r] >= 0; ++j) {
+    for (int64_t j = 0; j < columns && table[1 + r] >= 0; ++j) {
       float value = draw(engine);
       b[kOffset + table[1 + r] * kPitch + j] = type.pack ? type.unpack(type.pack(value)) : value;
     }
@@ -116,7 +117,8 @@ void check(const Isa &isa, const Type &type, int64_t m, bool transposed) {
       }
       // k additions in f32, in any order.
       ASSERT_NEAR(c[i * n + j], wanted, double(k) * 0x1p-24 * size + 0x1p-126)
-          << isa.name << " " << type.name << " m " << m << " at " << i << ", " << j;
+          << isa.name << " " << type.name << " m " << m << " columns " << columns << " at " << i
+          << ", " << j;
     }
 }
 
@@ -125,10 +127,21 @@ TEST(InPlaceRows, few_rows_of_any_number_and_type) {
     for (const Type &type : kTypes)
       for (int64_t m : {1, 2, 3, 4, 5, 6, 7, 8, 9})
         for (bool transposed : {false, true}) {
-          check(isa, type, m, transposed);
+          check(isa, type, m, 48, transposed);
           if (HasFatalFailure())
             return;
         }
+}
+
+// Whole registers of 8 lanes, but no whole pairs of them.
+TEST(InPlaceRows, rows_of_bf16_that_do_not_split_into_pairs) {
+  for (const Isa &isa : availableIsas())
+    for (int64_t m : {1, 3, 4, 8})
+      for (bool transposed : {false, true}) {
+        check(isa, kTypes[1], m, 40, transposed);
+        if (HasFatalFailure())
+          return;
+      }
 }
 
 } // namespace
