@@ -40,7 +40,9 @@ std::string headOf(func::FuncOp function, const KernelName &kernel, const Schedu
   head += "// Block: " + std::to_string(shape.warps) + " warps, " + number(tile::kSharedBytesAttr) +
           " bytes of shared memory";
   if (kernel.kind == bundle::KernelKind::Attend)
-    head += ", " + std::to_string(shape.stages) + " tiles of keys under way";
+    head += shape.stages > 1 ? ", room for " + std::to_string(shape.stages) +
+                                   " tiles of keys: one is computed while others are copied"
+                             : ", room for one tile of keys";
   head += ".\n// A worker is a block of a grid that stays: the plan, made by the host from the "
           "lengths,\n"
           "// gives worker w the items [item_offsets[w], item_offsets[w + 1]).\n";

@@ -30,7 +30,7 @@ void add(InstructionCounts &counts, tile::MmaOp mma) {
 }
 
 void add(InstructionCounts &counts, tile::ConvertOp convert) {
-  if (loadsByMatrix(convert, tile::fragmentOf(convert.getResult()).getLayout().warpCount()))
+  if (loadsByMatrix(convert))
     counts.matrixLoads += registersOf(convert.getResult()) / 8; // four registers of two elements
 }
 

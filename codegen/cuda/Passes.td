@@ -48,22 +48,27 @@ def TileGpuPipeline : Pass<"tile-gpu-pipeline", "::mlir::func::FuncOp"> {
   let description = [{
     In an `scf.for` whose copies have addresses that follow from the induction variable and
     from values outside the loop, the copies for iteration i + stages - 1 are begun in
-    iteration i, right after the tile of iteration i was waited for; the first ones before
-    the loop. Buffers get `stages` slots, tokens are carried by the loop. Loops with loops
-    inside, loops that run at most once (`tile.once`), and stages 1, are left alone.
+    iteration i, right after the tiles of iteration i were waited for. The loop begins
+    `stages - 1` turns earlier: these turns begin the copies of the first iterations and skip
+    the rest of the body, so that copies, with all their addresses, exist once. Buffers get
+    `stages` slots, tokens are carried by the loop. Loops with loops inside, loops that run at
+    most once (`tile.once`), and stages 1, are left alone.
     ```mlir
     scf.for %i = %lo to %hi {
       %t = tile.copy_async %k[%rows_of_i], %buffer[%c0] ...
       %k = tile.get %buffer[%c0] after %t
     // becomes, with 2 stages
-    %t0 = tile.copy_async %k[%rows_of_lo], %buffer[%lo] if %lo < %hi
-    scf.for %i = %lo to %hi iter_args(%t = %t0) {
+    %t0 = ub.poison : !tile.token
+    scf.for %i = %lo - 1 to %hi iter_args(%x, %t = %t0) {
       %k = tile.get %buffer[%i] after %t
       %t1 = tile.copy_async %k[%rows_of_next], %buffer[%i] ahead 1 if %i + 1 < %hi
+      %y = scf.if %i < %lo { scf.yield %x } else { ... }
+      scf.yield %y, %t1
     ```
   }];
   let options = [Option<"stages", "stages", "int64_t", "2", "tiles of a loop in shared memory at a time">];
-  let dependentDialects = ["::llmopt::tile::TileDialect", "::mlir::arith::ArithDialect"];
+  let dependentDialects = ["::llmopt::tile::TileDialect", "::mlir::arith::ArithDialect",
+                           "::mlir::ub::UBDialect"];
 }
 
 def TileGpuAllocate : Pass<"tile-gpu-allocate", "::mlir::func::FuncOp"> {
@@ -71,7 +76,7 @@ def TileGpuAllocate : Pass<"tile-gpu-allocate", "::mlir::func::FuncOp"> {
   let description = [{
     Buffers that are never in use at the same time may share bytes. A buffer is in use from
     its first to its last access; a loop that holds some of its accesses, but not all,
-    belongs to that time. The place is the attribute `tile.offset` of the allocation, the
+    or begins copies for a later turn, belongs to that time. The place is the attribute `tile.offset` of the allocation, the
     sum `tile.shared_bytes` of the function. A function that needs more than `budget` is
     refused, with what takes most.
   }];

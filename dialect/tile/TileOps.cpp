@@ -90,14 +90,15 @@ LogicalResult MmaOp::verify() {
   auto c = cast<RankedTensorType>(getC().getType());
   int64_t k = b.getDimSize(getTransposeB() ? 1 : 0), n = b.getDimSize(getTransposeB() ? 0 : 1);
   int64_t &sliced = getTransposeB() ? n : k;
-  if (getSlices() < 1 || a.getDimSize(0) % getSlices() || sliced % getSlices())
-    return emitOpError() << "cuts " << a.getDimSize(0) << " rows of a and " << sliced
+  if (getSlices() < 1 || c.getDimSize(0) % getSlices() || sliced % getSlices())
+    return emitOpError() << "cuts " << c.getDimSize(0) << " rows of c and " << sliced
                          << " rows of b into " << getSlices() << " slices; both must be multiples";
   sliced /= getSlices();
   if (a.getDimSize(1) != k)
     return emitOpError() << "a has " << a.getDimSize(1) << " columns and b " << k
                          << " along the reduction; they must agree";
-  if (c.getDimSize(0) != a.getDimSize(0) || c.getDimSize(1) != n)
+  bool sharesRows = a.getDimSize(0) * int64_t(getSlices()) == c.getDimSize(0);
+  if ((c.getDimSize(0) != a.getDimSize(0) && !sharesRows) || c.getDimSize(1) != n)
     return emitOpError() << "c is " << c.getDimSize(0) << "x" << c.getDimSize(1)
                          << "; the product is " << a.getDimSize(0) << "x" << n;
   if (!c.getElementType().isF32())

@@ -159,8 +159,8 @@ def Tile_MmaOp : Tile_Op<"mma", [Pure, AllTypesMatch<["c", "result"]>]> {
     Products and sums are f32.
 
     With `slices` S, the rows of a and c are S slices of M / S, one after another, and each
-    is multiplied by a slice of its own of b, which has S times the rows. So keys can be
-    shared out: every slice has the same queries, and keys of its own.
+    is multiplied by a slice of its own of b, which has S times the rows. An a of M / S rows
+    is that of all slices. So keys are shared out: the same queries, keys of a slice's own.
   }];
   let arguments = (ins Tile_Tile:$a, Tile_Tile:$b, Tile_Tile:$c, UnitAttr:$transposeB,
                        DefaultValuedAttr<I64Attr, "1">:$slices);

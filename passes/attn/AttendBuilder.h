@@ -39,7 +39,9 @@ private:
   Value normalise(State state, bool withSink);
 
   // The walk (AttendLoop.cpp).
-  Value keyRows(bool isValue, Value key, Value count);
+  Value keyPages(Value key, Value count);
+  Value keyRows(bool isValue, Value key, Value count, Value pages);
+  Value onlyVisible(TileWalk &walk, Value addresses, Value key, mlir::Type type);
   Value loadKeys(bool isValue, Value rows);
   bool hidesByData();
   Value onlySeen(Value addresses, Value scores);

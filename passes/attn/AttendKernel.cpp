@@ -5,6 +5,7 @@
 
 #include <cmath>
 #include <numbers>
+#include <utility>
 
 using namespace mlir;
 using namespace llmopt;
@@ -68,8 +69,8 @@ Value AttendBuilder::rowTile(Type element,
   Value last = KernelBuilder::called("last_item_row", k.max(k.sub(rowsUsed, k.idx(1)), k.idx(0)));
   Value packed = KernelBuilder::called(
       "packed_row", k.add(firstRow, KernelBuilder::called("item_row", k.min(row, last))));
-  Value entry =
-      KernelBuilder::called("row_entry", arith::DivUIOp::create(k.b, k.loc, packed, k.idx(group)));
+  Value entry = KernelBuilder::called("query_entry",
+                                      arith::DivUIOp::create(k.b, k.loc, packed, k.idx(group)));
   Value inGroup = k.sub(packed, k.mul(entry, k.idx(group)));
   Value head = KernelBuilder::called("query_head", k.add(k.mul(kvHead, k.idx(group)), inGroup));
   Value queryIndex = KernelBuilder::called(
@@ -143,10 +144,13 @@ void AttendBuilder::loadRows() {
   int q = k.signature.findBuffer(BufferRole::Query);
   TokenArray array(k, q, op.isRaggedQuery());
   Location named = k.named("q");
+  // All slices have the same queries: they are there once.
+  int64_t stacked = std::exchange(rowCount, itemRows);
   Value addresses =
       KernelBuilder::noted("Q: where its rows lie, and its copy, once for the item.",
                            KernelBuilder::called("q_rows", rowAddresses(array, Value())));
-  query = tile::LoadOp::create(k.b, named, k.tileType(rowCount, op.getQkDim(), k.elementType(q)),
+  rowCount = stacked;
+  query = tile::LoadOp::create(k.b, named, k.tileType(itemRows, op.getQkDim(), k.elementType(q)),
                                k.pointer(q), addresses, Value(), array.innerStride, Value());
 }
 

@@ -12,8 +12,22 @@ using namespace llmopt;
 using bundle::BufferRole;
 using Pred = arith::CmpIPredicate;
 
-/// Addresses of `count` keys from `key` on, of K or V.
-Value AttendBuilder::keyRows(bool isValue, Value key, Value count) {
+/// Where both K and V are brought by copies that are begun together, their pages are looked up
+/// once: the page of each of `count` keys from `key` on, -1 for none. Null otherwise.
+Value AttendBuilder::keyPages(Value key, Value count) {
+  attn::KvCacheType cache = op.getCacheType();
+  if (!cache || !oneLoop || branchScores)
+    return {};
+  // A row address at 1 a page and 0 a slot is the page's number.
+  return KernelBuilder::called(
+      "table_pages",
+      tile::PagedRowsOp::create(k.b, k.loc, k.tileType(keys, 1, k.b.getI64Type()),
+                                k.pointer(BufferRole::BlockTable), tableBase, key, count,
+                                cache.getPageSize(), k.idx(0), k.idx(1), k.idx(0)));
+}
+
+/// Addresses of `count` keys from `key` on, of K or V; in `pages`, if they are known.
+Value AttendBuilder::keyRows(bool isValue, Value key, Value count, Value pages) {
   RankedTensorType type = k.tileType(keys, 1, k.b.getI64Type());
   attn::KvCacheType cache = op.getCacheType();
   if (!cache) {
@@ -30,6 +44,24 @@ Value AttendBuilder::keyRows(bool isValue, Value key, Value count) {
   Value offset = KernelBuilder::called(isValue ? "v_head" : "k_head", k.mul(kvHead, headStride));
   if (isValue && cache.getInterleaved())
     offset = k.add(offset, k.stride(pool, 1));
+  if (pages)
+    return k.map(type, {pages}, [&](OpBuilder &b, ValueRange x, Value row, Value) {
+      // The key's place in its page: keys and pages' sizes are 32-bit numbers.
+      Value position = arith::AddIOp::create(b, k.loc, k.toI32(key), row);
+      Value size = arith::ConstantOp::create(b, k.loc, b.getI32IntegerAttr(cache.getPageSize()));
+      Value slot = arith::RemUIOp::create(b, k.named("slot"), position, size);
+      Value wide = arith::IndexCastUIOp::create(b, k.loc, b.getIndexType(), slot);
+      Value page = arith::IndexCastOp::create(b, k.loc, b.getIndexType(), x[0]);
+      auto times = [&](Value x, Value y) { return arith::MulIOp::create(b, k.loc, x, y); };
+      auto plus = [&](Value x, Value y) { return arith::AddIOp::create(b, k.loc, x, y); };
+      Value address = plus(plus(offset, times(page, k.stride(pool, 0))), times(wide, slotStride));
+      Value none = arith::ConstantOp::create(b, k.loc, b.getI64IntegerAttr(-1));
+      Value absent = arith::CmpIOp::create(
+          b, k.loc, Pred::slt, x[0],
+          arith::ConstantOp::create(b, k.loc, b.getIntegerAttr(x[0].getType(), 0)));
+      return SmallVector<Value>{arith::SelectOp::create(
+          b, k.loc, absent, none, arith::IndexCastOp::create(b, k.loc, b.getI64Type(), address))};
+    });
   return tile::PagedRowsOp::create(k.b, k.loc, type, k.pointer(BufferRole::BlockTable), tableBase,
                                    key, count, cache.getPageSize(), offset, k.stride(pool, 0),
                                    slotStride);
@@ -131,6 +163,22 @@ AttendBuilder::Scores AttendBuilder::scoresOf(Value products, Value key, TileWal
       KernelBuilder::noted("The mask, where the tile is not visible throughout.", seen[0]));
 }
 
+/// Addresses (i64) or pages (i32) of keys from `key` on, without those of keys that no row may see:
+/// they are zeros, whatever their memory holds.
+Value AttendBuilder::onlyVisible(TileWalk &walk, Value addresses, Value key, Type type) {
+  return KernelBuilder::noted(
+      "Keys that no row may see are not read.",
+      k.map(k.tileType(keys, 1, type), {addresses},
+            [&](OpBuilder &b, ValueRange element, Value row, Value) -> SmallVector<Value> {
+              Value at = arith::AddIOp::create(b, k.named("key"), k.toI32(key), row);
+              Value seen = walk.mayContain(b, at), address = element[0];
+              if (address.getType() != type)
+                address = arith::TruncIOp::create(b, k.loc, type, address);
+              Value none = arith::ConstantOp::create(b, k.loc, b.getIntegerAttr(type, -1));
+              return {arith::SelectOp::create(b, k.loc, seen, address, none)};
+            }));
+}
+
 /// One tile of keys: with `masked`, the mask and the item's key range are applied; with
 /// `partial`, where it is true.
 AttendBuilder::State AttendBuilder::step(Value tile, State state, TileWalk *masked, Value partial) {
@@ -138,18 +186,18 @@ AttendBuilder::State AttendBuilder::step(Value tile, State state, TileWalk *mask
   Value count = k.idx(keys);
   if (masked)
     count = KernelBuilder::called("tile_keys", k.min(k.sub(masked->end(), key), count));
+  Value pages = keyPages(key, count);
+  if (pages && masked)
+    pages = KernelBuilder::called("pages", onlyVisible(*masked, pages, key, k.b.getI32Type()));
   auto addresses = [&](bool isValue) {
-    Value all = KernelBuilder::called(isValue ? "v_rows" : "k_rows", keyRows(isValue, key, count));
-    // Keys that no row may see are zeros, whatever their memory holds.
-    auto visible = [&] {
-      return k.map(cast<RankedTensorType>(all.getType()), {all},
-                   [&](OpBuilder &b, ValueRange element, Value row, Value) -> SmallVector<Value> {
-                     Value at = arith::AddIOp::create(b, k.named("key"), k.toI32(key), row);
-                     Value seen = masked->mayContain(b, at);
-                     Value none = arith::ConstantOp::create(b, k.loc, b.getI64IntegerAttr(-1));
-                     return {arith::SelectOp::create(b, k.loc, seen, element[0], none)};
-                   });
+    auto rows = [&] {
+      return KernelBuilder::called(isValue ? "v_rows" : "k_rows",
+                                   keyRows(isValue, key, count, pages));
     };
+    if (pages)
+      return rows(); // only pages of keys that may be seen are known
+    Value all = rows();
+    auto visible = [&] { return onlyVisible(*masked, all, key, k.b.getI64Type()); };
     if (partial && branchScores)
       return Value(choose(
           all.getType(), partial, [&] { return SmallVector<Value>{visible()}; },
@@ -243,13 +291,17 @@ constexpr const char *kCarried[] = {"acc", "m", "l", "masked_tiles"};
 /// tiles were masked.
 SmallVector<Value> AttendBuilder::walkRun(TileWalk &walk, Value tile, Value end, ValueRange init) {
   return k.forEach(tile, end, init, [&](Value u, ValueRange s) -> SmallVector<Value> {
-    KernelBuilder::noted("Tiles of keys. The copies for the next one are begun as soon as those "
-                         "of this one have come.",
-                         u);
+    std::string note = "Tiles of keys.";
+    if (slices > 1)
+      note += " Each of " + std::to_string(slices) + " slices takes " +
+              std::to_string(keys / slices) +
+              " keys of a tile and has a softmax state of its own: row " +
+              std::to_string(itemRows) + " * s + r of the state is the item's row r in slice s.";
+    KernelBuilder::noted(note, u);
     u.setLoc(k.named("tile"));
     for (auto [value, name] : llvm::zip(s, kCarried))
       Value(value).setLoc(k.named(name));
-    Value needsMask = KernelBuilder::called("needs_mask", k.cmp(Pred::eq, walk.runEnd(u), u));
+    Value needsMask = KernelBuilder::called("needs_mask", walk.isPartial(u));
     State next = step(u, {s[0], s[1], s[2]}, &walk, needsMask);
     Value one = k.select(needsMask, k.idx(1), k.idx(0));
     return {next.acc, next.m, next.l, k.add(s[3], one)};

@@ -155,10 +155,26 @@ Value TileWalk::next(Value tile) {
 }
 
 Value TileWalk::runEnd(Value tile) {
+  Value first = KernelBuilder::called("tile_key", k.mul(tile, k.idx(keys)));
+  return k.max(tile, k.floorDiv(sureEnd(first), keys));
+}
+
+Value TileWalk::isPartial(Value tile) {
+  if (surely.empty())
+    return arith::ConstantOp::create(k.b, k.loc, k.b.getBoolAttr(true));
+  Value first = KernelBuilder::called("tile_key", k.mul(tile, k.idx(keys)));
+  Value end = k.add(first, k.idx(keys));
+  if (surely.size() != 1 || surely[0].stride)
+    return k.cmp(Pred::slt, sureEnd(first), end);
+  return arith::OrIOp::create(k.b, k.loc, k.cmp(Pred::slt, first, surely[0].lo),
+                              k.cmp(Pred::slt, surely[0].hi, end));
+}
+
+/// Of the SURELY visible keys from `key` on, the first that is not one.
+Value TileWalk::sureEnd(Value key) {
   // Walk a frontier through the intervals: each pass extends it through every interval
   // that holds it, so as many passes as intervals reach the end of any chain of them.
-  Value first = KernelBuilder::called("tile_key", k.mul(tile, k.idx(keys)));
-  Value frontier = first;
+  Value frontier = key;
   for (size_t pass = 0; pass < surely.size(); ++pass) {
     for (const Ends &ends : surely) {
       Value inside = k.cmp(Pred::sle, ends.lo, frontier), hi = ends.hi;
@@ -172,7 +188,7 @@ Value TileWalk::runEnd(Value tile) {
       frontier = KernelBuilder::called("sure_to", k.select(inside, k.max(frontier, hi), frontier));
     }
   }
-  return k.max(tile, k.floorDiv(frontier, keys));
+  return frontier;
 }
 
 Value TileWalk::visibleEnd(Value tile) {
@@ -244,6 +260,9 @@ std::pair<Value, Value> llmopt::positionRange(KernelBuilder &k, Value firstRow, 
     return {lo, hi};
   Value mixed = KernelBuilder::called(
       "is_mixed", k.cmp(arith::CmpIPredicate::eq, flags, k.idx(bundle::kMixedSequences)));
+  KernelBuilder::noted("Mixed: an item may hold the rows of several sequences, where these share "
+                       "its keys.",
+                       mixed);
   mixed.getDefiningOp()->setAttr(tile::kConstantAttr, k.b.getStringAttr(KernelBuilder::constantName(
                                                           "WorkItem", "mixedSequences")));
   SmallVector<Value> range =

@@ -31,6 +31,8 @@ public:
   mlir::Value next(mlir::Value tile);
   /// End of the run of SURELY visible tiles that begins at `tile`; `tile` if there is none.
   mlir::Value runEnd(mlir::Value tile);
+  /// i1: some key of `tile` is not SURELY visible.
+  mlir::Value isPartial(mlir::Value tile);
   /// End of the run of tiles that MAY hold a visible key and that begins at `tile`, one of
   /// them. A thinned interval adds no tile beyond the first.
   mlir::Value visibleEnd(mlir::Value tile);
@@ -53,6 +55,7 @@ private:
   void name(llvm::ArrayRef<Ends> set, const std::string &name, llvm::StringRef note);
   mlir::Value emit(const attn::BoundExpr &expr, const Range &range);
   mlir::Value floorMod(mlir::OpBuilder &b, mlir::Value value, mlir::Value divisor);
+  mlir::Value sureEnd(mlir::Value key);
   mlir::Value guardedDiv(attn::BoundExprKind kind, mlir::Value a, mlir::Value b);
 
   KernelBuilder &k;

@@ -27,9 +27,9 @@ int64_t sharedBytes(const ScheduleRequest &request, int64_t rows, int64_t slices
   bool tensor = request.elementBytes == 2;
   int64_t dQk = roundUp(request.dQk, 16), dV = roundUp(request.dV, 16);
   int64_t keyTiles = sizes.stages * sizes.keys * (dQk + dV) * request.elementBytes;
-  int64_t queries = roundUp(rows * slices, 16) * dQk * request.elementBytes;
+  int64_t queries = roundUp(rows, 16) * dQk * request.elementBytes;
   // At an item's end: the slices' outputs that are summed, or the rows on their way out.
-  int64_t folded = slices > 1 || (tensor && dV <= 256) ? rows * slices * dV * 4 : 0;
+  int64_t folded = slices > 1 || (tensor && dV <= 256) ? rows * slices * (dV * 4 + 128) : 0;
   // On tensor cores weights stay in registers, and queries mostly (they are counted, as wide
   // heads keep them); the plain units read both from shared memory.
   int64_t weights = tensor ? 0 : roundUp(rows, 16) * roundUp(sizes.keys, 16) * 4;

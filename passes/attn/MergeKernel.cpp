@@ -30,8 +30,16 @@ public:
   /// finite partial comes back bit for bit (w = 1, l = 1, m its LSE).
   Result walk(Value count, const Source &source) {
     SmallVector<Value> init{k.splat(1, dV, 0), k.splat(1, 1, -INFINITY), k.splat(1, 1, 0)};
-    SmallVector<Value> last = k.forEach(
-        k.idx(0), count, init, [&](Value split, ValueRange s) { return step(source, split, s); });
+    SmallVector<Value> last = k.forEach(k.idx(0), count, init, [&](Value split, ValueRange s) {
+      KernelBuilder::noted("Partial results of the row: each has an output and the log of the sum "
+                           "of its exponentials.",
+                           split);
+      split.setLoc(k.named("split"));
+      constexpr const char *kNames[] = {"acc", "m", "l"};
+      for (auto [value, name] : llvm::zip(s, kNames))
+        Value(value).setLoc(k.named(name));
+      return step(source, split, s);
+    });
     return {last[0], last[1], last[2]};
   }
 
@@ -80,12 +88,14 @@ public:
 private:
   SmallVector<Value> step(const Source &source, Value split, ValueRange s) {
     auto [outOffset, lseOffset] = source.offsets(split);
-    Value part = load(source.out, outOffset, dV, source.innerStride);
-    Value lse = load(source.lse, lseOffset, 1, Value());
-    Value m = k.map(row(1), {s[1], lse},
-                    [&](OpBuilder &b, ValueRange x, Value, Value) -> SmallVector<Value> {
-                      return {arith::MaximumFOp::create(b, k.loc, x[0], x[1])};
-                    });
+    auto called = KernelBuilder::called;
+    Value part = called("part", load(source.out, outOffset, dV, source.innerStride));
+    Value lse = called("part_lse", load(source.lse, lseOffset, 1, Value()));
+    Value m =
+        called("m_new", k.map(row(1), {s[1], lse},
+                              [&](OpBuilder &b, ValueRange x, Value, Value) -> SmallVector<Value> {
+                                return {arith::MaximumFOp::create(b, k.loc, x[0], x[1])};
+                              }));
     // A partial that saw no key counts for nothing: its weight is 0 also while m is -inf.
     auto weight = [&](OpBuilder &b, ValueRange x, Value, Value) -> SmallVector<Value> {
       Value hidden =
@@ -93,21 +103,23 @@ private:
       Value w = exp(b, arith::SubFOp::create(b, k.loc, x[0], x[1]));
       return {arith::SelectOp::create(b, k.loc, hidden, constant(b, 0), w)};
     };
-    Value alpha = k.map(row(1), {s[1], m}, weight);
-    Value w = k.map(row(1), {lse, m}, weight);
-    Value l = k.map(row(1), {s[2], alpha, w},
-                    [&](OpBuilder &b, ValueRange x, Value, Value) -> SmallVector<Value> {
-                      return {math::FmaOp::create(b, k.loc, x[0], x[1], x[2])};
-                    });
-    Value acc = k.map(row(dV), {s[0], alpha, part, w},
-                      [&](OpBuilder &b, ValueRange x, Value, Value) -> SmallVector<Value> {
-                        Value zero = constant(b, 0);
-                        Value none =
-                            arith::CmpFOp::create(b, k.loc, arith::CmpFPredicate::OEQ, x[3], zero);
-                        Value clean = arith::SelectOp::create(b, k.loc, none, zero, x[2]);
-                        Value kept = arith::MulFOp::create(b, k.loc, x[0], x[1]);
-                        return {math::FmaOp::create(b, k.loc, clean, x[3], kept)};
-                      });
+    Value alpha = called("alpha", k.map(row(1), {s[1], m}, weight));
+    Value w = called("weight", k.map(row(1), {lse, m}, weight));
+    Value l =
+        called("l", k.map(row(1), {s[2], alpha, w},
+                          [&](OpBuilder &b, ValueRange x, Value, Value) -> SmallVector<Value> {
+                            return {math::FmaOp::create(b, k.loc, x[0], x[1], x[2])};
+                          }));
+    Value acc =
+        called("acc", k.map(row(dV), {s[0], alpha, part, w},
+                            [&](OpBuilder &b, ValueRange x, Value, Value) -> SmallVector<Value> {
+                              Value zero = constant(b, 0);
+                              Value none = arith::CmpFOp::create(
+                                  b, k.loc, arith::CmpFPredicate::OEQ, x[3], zero);
+                              Value clean = arith::SelectOp::create(b, k.loc, none, zero, x[2]);
+                              Value kept = arith::MulFOp::create(b, k.loc, x[0], x[1]);
+                              return {math::FmaOp::create(b, k.loc, clean, x[3], kept)};
+                            }));
     return {acc, m, l};
   }
 

@@ -18,24 +18,23 @@ struct Rule {
 
 /// Lines that compare to bound what is read, computed or written.
 constexpr const char *kBoundLine =
-    "const bool (any|more|is_of_item|mask_shows) = |const bool is_\\d+ = .*(n_|key_)\\d+ |"
-    "^ *(&&|\\|\\|) |row_count|< partial_count|for \\(i64 (item|tile|step) = |"
-    "for \\(int row = |>= int\\(|row >= count|next_key(_\\d+)? < ";
+    "const bool (more|is_of_item|mask_shows) = |const bool is(_\\d+)? = .*(n|key)(_\\d+)? |"
+    "^ *(&&|\\|\\|) |row_count|< partial_count|for \\(i64 (item|tile|split) = |"
+    "for \\(int row = |>= int\\(|row < count|if \\(tile < |next_key(_\\d+)? < ";
 
 const Rule kRules[] = {
     {"delete-barrier", "__syncthreads\\(\\);", ""},
     {"delete-wait", "copy_wait<\\d>\\(\\);", ""},
     {"wait-count", "copy_wait<0>", "copy_wait<1>"},
-    {"wait-count", "copy_wait<1>", "copy_wait<2>"},
     {"delete-commit", "copy_commit\\(\\);", ""},
     // A comparison off by one.
     {"bound", " < ", " <= ", kBoundLine},
     {"bound", " <= ", " < ", kBoundLine},
     {"bound", " >= ", " > ", kBoundLine},
     // Loops over tiles and splits.
-    {"loop", "for \\(i64 tile = (\\w+);", "for (i64 tile = $1 + 1;"},
+    {"loop", "for \\(i64 tile = ([^;]+);", "for (i64 tile = $1 + 1;"},
     {"loop", "(i64 tile = .* < )(\\w+);", "$1$2 - 1;"},
-    {"loop", "(i64 step = .* < )(\\w+);", "$1$2 - 1;"},
+    {"loop", "(i64 split = .* < )(\\w+);", "$1$2 - 1;"},
     {"loop", "const bool more = (\\w+) < ", "const bool more = $1 + 1 < "},
     {"loop", "(may_begin|key_begin) < (may_end) \\?", "$1 + 1 < $2 ?"},
     {"loop", "\\((may_end) \\+ 63\\) >> 6", "($1 + 62) >> 6", "tile_end ="},
@@ -46,19 +45,20 @@ const Rule kRules[] = {
     // Which keys: of a tile, of the rows' MAY and SURELY sets, of a split.
     {"keys", "minimum\\((may_end|key_end) - (\\w+), ", "minimum($1 - $2 + 1, "},
     {"keys", "minimum\\((may_end|key_end) - (\\w+), ", "minimum($1 - $2 - 1, "},
-    {"keys", "sure_to(_\\d+)? >> 6", "(sure_to$1 + 1) >> 6"},
+    {"keys", "(sure_to|sure_end)(_\\d+)? < tile_key \\+ 64", "$1$2 < tile_key + 63"},
+    {"keys", "tile_key < sure_begin \\|\\| ", ""},
     {"keys", "sure_begin <= (tile_key|sure_to)", "sure_begin - 1 <= $1"},
     {"keys", "after_(lowest|highest) = (\\w+) \\+ 1;", "after_$1 = $2;"},
     {"keys", "after_(lowest|highest) = (\\w+) \\+ 1;", "after_$1 = $2 + 2;"},
     {"keys", "minimum\\(item_key_end, key_len\\)", "minimum(item_key_end + 1, key_len)"},
-    {"keys", "u32\\((key_\\d+) - key_begin_1\\)", "u32($1 - key_begin_1 + 1)"},
+    {"keys", "u32\\((key(?:_\\d+)?) - key_begin_1\\)", "u32($1 - key_begin_1 + 1)"},
     {"stride", "(p\\.\\w+_stride\\d)", "($1 + 8)"},
-    {"page-index", "position / PAGE", "(position + 1) / PAGE"},
-    {"page-index", "position % PAGE", "(position + 1) % PAGE"},
-    {"page-index", "page \\* page_stride", "(page + 1) * page_stride"},
+    {"page-index", "\\) / PAGE\\]", " + 1) / PAGE]"},
+    {"page-index", "slot = int\\(u32\\((.*)\\) % (\\d+)\\)", "slot = int(u32($1 + 1) % $2)"},
+    {"page-index", "i64\\((next_pages\\[i\\])\\) \\* p", "i64($1 + 1) * p"},
     {"page-index", "table\\[base \\+", "table[base + 1 +"},
     {"page-index", "u32\\(key\\) \\+ row", "u32(key) + row + 1"},
-    {"page-index", "paged_row<(\\d+)>", "paged_row<2 * $1>", "="},
+    {"page-index", "page_of<(\\d+)>", "page_of<2 * $1>", "="},
     {"page-index", "table_base = (.*);", "table_base = $1 + 1;"},
     // One side of an exchange looks in another chunk; or all in chunks of the same banks.
     {"swizzle", "\\.at\\((.*), (lane / 16|lane / 8 % 2), ", ".at($1, ($2) ^ 1, "},
@@ -75,21 +75,21 @@ const Rule kRules[] = {
      "pack<$1>($3[i + 1], $2[i])"},
     {"zero-fill", "used && some \\? \\(full \\|\\| left > 16 \\? 16 : left\\) : 0", "16"},
     {"zero-fill", "used && column < columns \\? (.*) : T\\{\\}", "$1"},
-    {"zero-fill", "page < 0 \\? -1 : ", ""},
-    {"zero-fill", "if \\(row >= count\\)", "if (false)"},
+    {"zero-fill", "next_pages\\[i\\] < 0 \\? -1 : ", ""},
+    {"zero-fill", "row < count \\? (.*) : -1", "$1"},
     // An address for rows that have none.
     {"zero-fill", "\\w+ < row_count \\? (row_offset) : -1", "$1"},
     {"zero-fill", "\\(\\w+ < row_count && is_whole\\) \\? (\\w+) : -1", "is_whole ? $1 : -1"},
     {"zero-fill", "\\(\\w+ < row_count && is_whole\\) \\? (\\w+) : -1", "$1"},
-    {"zero-fill", "key(_\\d+)? >= int\\(may_begin\\) \\? (start_\\w+\\[i\\]) : -1", "$2"},
-    {"zero-fill", "is_\\d+ \\? (\\w+_rows\\[i\\]) : -1", "$1"},
+    {"zero-fill", "key(_\\d+)? >= int\\(may_begin\\) \\? (int\\(\\w+\\[i\\]\\)) : -1", "$2"},
+    {"zero-fill", "is(?:_\\d+)? \\? (int\\(\\w+\\[i\\]\\)) : -1", "$1"},
     {"zero-fill", "= copy_row \\+ i \\* 16 < (\\w+_keys)$", "= true"},
     {"zero-fill", "(start|next)_count = \\w+ \\? (\\w+) : 0", "$1_count = 64"},
     {"rescale", "acc\\[i\\] = acc\\[i\\] \\* \\w+\\[[^;]*;", "acc[i] = acc[i];"},
     {"rescale", "fmaf\\(l\\[i\\], alpha\\[i\\], (\\w+\\[i\\])\\)", "(l[i] + $1)"},
     {"rescale", "l\\[i\\] = l\\[i\\] \\* [^;]*;", "l[i] = l[i];"},
-    {"rescale", "t_2 = fmaf\\(t_2, t_1, t_6\\);", "t_2 = t_2 + t_6;"},
-    {"rescale", "t\\[i\\] \\* t_1\\)", "t[i])"},
+    {"rescale", "l = fmaf\\(l, alpha, weight\\);", "l = l + weight;"},
+    {"rescale", "acc\\[i\\] \\* alpha\\)", "acc[i])"},
     {"rescale", "m\\[i\\] = m_new(\\w*)\\[i\\];", "m[i] = m[i];"},
     {"stage", "(\\+ u32\\([^)]*\\)) % 2", "$1 % 1"},
 };
@@ -178,11 +178,12 @@ void arriveEarly(size_t kernel, const std::vector<std::string> &lines, std::vect
     }
     if (!touches || j == 0 || indentOf(lines[j]) != indent)
       continue;
-    if (lines[j - 1].find("#pragma") != std::string::npos)
+    // Pragmas and comments belong to what stands behind them.
+    while (j > 1 && (lines[j - 1].find("#pragma") != std::string::npos ||
+                     lines[j - 1].find("//") != std::string::npos))
       --j;
     std::vector<std::string> changed = lines;
     changed[i] = "";
-    // The pragma belongs to the loop behind it.
     changed[j - 1] += " __syncthreads();";
     found.push_back(
         {"early-barrier", "early-barrier", kernel, i + 1, lines[i], changed[i], "", join(changed)});

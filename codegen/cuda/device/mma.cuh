@@ -89,7 +89,7 @@ __device__ __forceinline__ void load_first_operand(u32 (&registers)[4 * M * K],
 // memory.
 template <typename T, int M, int N, int K, typename First, int PITCH, int SPAN>
 __device__ __forceinline__ void product_transposed(float (&c)[M * N * 4], const First &a,
-                                                   shared_tile<PITCH, SPAN> b, int row) {
+                                                   shared_tile<PITCH, SPAN> b, int row = 0) {
   const int lane = threadIdx.x % 32;
 #pragma unroll
   for (int k = 0; k < K; ++k) {
@@ -126,7 +126,7 @@ __device__ __forceinline__ int lane_for_addresses() {
 // c += a * b: row k of b holds the factors of column k of a.
 template <typename T, int M, int N, int K, typename First, int PITCH, int SPAN>
 __device__ __forceinline__ void product(float (&c)[M * N * 4], const First &a,
-                                        shared_tile<PITCH, SPAN> b, int row) {
+                                        shared_tile<PITCH, SPAN> b, int row = 0) {
   const int lane = lane_for_addresses();
 #pragma unroll
   for (int k = 0; k < K; ++k) {

@@ -1,20 +1,41 @@
 // Rows of memory: where they lie, and single elements of them.
 
+// Page of key `key` + `row` in a page table, -1 from `count` on and for absent pages.
+template <int PAGE>
+__device__ __forceinline__ int page_of(const int *table, i64 base, i64 key, int row, int count) {
+  return row < count ? table[base + (u32(key) + row) / PAGE] : -1;
+}
+
 // Address of key `key` + `row` through a page table, -1 from `count` on and in absent pages.
 template <int PAGE>
 __device__ __forceinline__ i64 paged_row(const int *table, i64 base, i64 key, int row, int count,
                                          i64 offset, i64 page_stride, i64 slot_stride) {
-  if (row >= count)
-    return -1;
-  const u32 position = u32(key) + row;
-  const int page = table[base + position / PAGE];
-  return page < 0 ? -1 : offset + page * page_stride + position % PAGE * slot_stride;
+  const int page = page_of<PAGE>(table, base, key, row, count);
+  return page < 0 ? -1 : offset + page * page_stride + (u32(key) + row) % PAGE * slot_stride;
 }
 
-// Stores ROWS rows of COLUMNS elements from shared memory. A row is shared by LANES
+// 16 bytes of memory from elements of shared memory, which may be floats that are rounded.
+template <typename T, typename F, int PITCH, int SPAN>
+__device__ __forceinline__ void store_run(T *to, shared_tile<PITCH, SPAN> from, int row,
+                                          int column) {
+  const int chunk = column * int(sizeof(F)) / 16;
+  if constexpr (sizeof(T) == sizeof(F)) {
+    store_chunk(to, from.at(row, chunk));
+  } else {
+    float low[4], high[4];
+    load_chunk<F>(low, from.at(row, chunk));
+    load_chunk<F>(high, from.at(row, chunk + 1));
+    *reinterpret_cast<uint4 *>(to) =
+        make_uint4(pack<T>(low[0], low[1]), pack<T>(low[2], low[3]), pack<T>(high[0], high[1]),
+                   pack<T>(high[2], high[3]));
+  }
+}
+
+// Stores ROWS rows of COLUMNS elements F of shared memory as T. A row is shared by LANES
 // neighbouring lanes; each thread has the addresses of its own rows, -1 for one that is not
 // stored. 16 bytes at a time where a row is contiguous and at a multiple of 16 bytes.
-template <typename T, int ROWS, int COLUMNS, int LANES, int WARPS, int N, int PITCH, int SPAN>
+template <typename T, typename F, int ROWS, int COLUMNS, int LANES, int WARPS, int N, int PITCH,
+          int SPAN>
 __device__ __forceinline__ void store_rows(T *to, const i64 (&rows)[N], i64 stride,
                                            shared_tile<PITCH, SPAN> from) {
   constexpr int run = 16 / sizeof(T);
@@ -29,14 +50,14 @@ __device__ __forceinline__ void store_rows(T *to, const i64 (&rows)[N], i64 stri
     const int columns = rest[0] < 0 ? 0 : COLUMNS;
 #pragma unroll 1
     for (int first = threadIdx.x % LANES * run; first < columns; first += LANES * run) {
-      const u32 chunk = from.at(row, first / run);
       if (whole && first + run <= COLUMNS) {
-        store_chunk(target + first, chunk);
+        store_run<T, F>(target + first, from, row, first);
         continue;
       }
 #pragma unroll 1
       for (int i = 0; i < run && first + i < COLUMNS; ++i)
-        target[(first + i) * stride] = load_shared<T>(chunk + i * int(sizeof(T)));
+        target[(first + i) * stride] =
+            narrow_to<T>(to_f32(load_shared<F>(element_at<F>(from, row, first + i))));
     }
 #pragma unroll
     for (int i = 0; i + 1 < N; ++i)

@@ -169,7 +169,31 @@ bool Printer::changesInPlace(scf::IfOp branch, unsigned result) {
   return true;
 }
 
+/// `if (early) { what the loop carries stays } else { the rest of the turn }` at a loop's end is
+/// `if (early) continue;`.
+bool Printer::skipsTurn(scf::IfOp branch) {
+  auto loop = dyn_cast<scf::ForOp>(branch->getParentOp());
+  Operation *yield = branch->getNextNode();
+  if (!loop || !branch.elseBlock() || !isa<scf::YieldOp>(yield) ||
+      !isa<scf::YieldOp>(branch.thenBlock()->front()))
+    return false;
+  for (auto [i, result] : llvm::enumerate(branch.getResults()))
+    if (branch.thenYield().getOperand(i) != loop.getRegionIterArgs()[i] ||
+        yield->getOperand(i) != result)
+      return false;
+  // Nothing else may be carried, unless it has no text.
+  return llvm::none_of(yield->getOperands().drop_front(branch.getNumResults()), isCarried);
+}
+
 LogicalResult Printer::print(scf::IfOp branch) {
+  if (skipsTurn(branch)) {
+    w.line("if (" + use(branch.getCondition()).text + ")");
+    w.line("  continue;");
+    if (failed(block(*branch.elseBlock())))
+      return failure();
+    alias(branch.getResults(), branch.elseYield().getOperands());
+    return success();
+  }
   for (auto [i, result] : llvm::enumerate(branch.getResults())) {
     if (tile::isTile(result.getType())) {
       if (!changesInPlace(branch, i))
@@ -186,8 +210,7 @@ LogicalResult Printer::print(scf::IfOp branch) {
   assign(branch.getResults(), branch.thenYield().getOperands());
   if (branch.elseBlock() &&
       (branch.getNumResults() || branch.elseBlock()->getOperations().size() > 1)) {
-    --w.depth;
-    w.open("} else");
+    w.otherwise();
     size_t lines = w.lines.text.size();
     if (failed(block(*branch.elseBlock())))
       return failure();

@@ -2,13 +2,14 @@
 #include "codegen/cuda/Emit.h"
 #include "codegen/cuda/emit/Printer.h"
 
+#include "mlir/Dialect/UB/IR/UBOps.h"
 #include "llvm/ADT/TypeSwitch.h"
 
 using namespace mlir;
 using namespace llmopt;
 using namespace llmopt::cuda;
 
-Printer::Printer(func::FuncOp kernel) : kernel(kernel), warps(4), w(kernel.getLoc()) {
+Printer::Printer(func::FuncOp kernel) : kernel(kernel), warps(4), w(kernel.getLoc(), names) {
   if (auto attr = kernel->getAttrOfType<IntegerAttr>(tile::kWarpsAttr))
     warps = attr.getInt();
 }
@@ -28,7 +29,8 @@ std::vector<std::string> Printer::parameterNames() {
 
 void Printer::head(ArrayRef<std::string> fields) {
   w.depth = 0;
-  w.comment("The parameter block: a header of 64 bytes, then slots of 8.");
+  w.comment("The parameter block: a header of 64 bytes, then slots of 8. NAME_strideI is how many");
+  w.comment("elements of the array NAME lie between neighbours along its axis I, counted from 0.");
   w.open("struct Params");
   w.line("u32 abi_version, slots;");
   w.line("u64 reserved[7];");
@@ -102,10 +104,10 @@ LogicalResult Printer::block(Block &block) {
 LogicalResult Printer::operation(Operation *op) {
   w.place = op->getLoc();
   if (auto note = op->getAttrOfType<StringAttr>(tile::kNoteAttr);
-      note && !isa<memref::AllocaOp>(op))
+      note && !isa<memref::AllocaOp, tile::BarrierOp>(op))
     w.note(note.getValue());
   return llvm::TypeSwitch<Operation *, LogicalResult>(op)
-      .Case<func::ReturnOp, scf::YieldOp, scf::ConditionOp, tile::YieldOp>(
+      .Case<func::ReturnOp, scf::YieldOp, scf::ConditionOp, tile::YieldOp, ub::PoisonOp>(
           [](auto) { return success(); })
       .Case<scf::ForOp, scf::WhileOp, scf::IfOp, memref::LoadOp, memref::StoreOp, tile::MapOp,
             tile::ReduceOp, tile::LoadOp, tile::StoreOp, tile::StridedRowsOp, tile::PagedRowsOp,
@@ -123,7 +125,9 @@ LogicalResult Printer::operation(Operation *op) {
         bound[alloca] = {variable};
         return success();
       })
-      .Case([&](tile::BarrierOp) {
+      .Case([&](tile::BarrierOp barrier) {
+        if (auto reason = barrier->getAttrOfType<StringAttr>(tile::kNoteAttr))
+          w.paragraph(reason.getValue());
         w.line("__syncthreads();");
         return success();
       })

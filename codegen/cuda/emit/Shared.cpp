@@ -55,9 +55,10 @@ std::string Printer::rowArray(Value rows) {
 
 LogicalResult Printer::printStoreFromShared(tile::StoreOp store) {
   RankedTensorType type = typeOf(store.getTile());
+  Type memory = cast<MemRefType>(store.getBase().getType()).getElementType();
   w.line("store_rows<" +
-         arguments({typeName(type.getElementType()), std::to_string(type.getDimSize(0)),
-                    std::to_string(type.getDimSize(1)),
+         arguments({typeName(memory), typeName(type.getElementType()),
+                    std::to_string(type.getDimSize(0)), std::to_string(type.getDimSize(1)),
                     std::to_string(lanesOfRow(layoutOf(store.getRows()))), std::to_string(warps)}) +
          ">(" +
          arguments({use(store.getBase()).text, rowArray(store.getRows()),
@@ -150,7 +151,7 @@ LogicalResult Printer::print(tile::ConvertOp convert) {
   RankedTensorType type = typeOf(to);
   std::string source = use(from).text, element = typeName(type.getElementType());
   std::string variable = declare(to);
-  if (loadsByMatrix(convert, warps)) {
+  if (loadsByMatrix(convert)) {
     int64_t depth = llvm::divideCeil(type.getDimSize(1), 16);
     int64_t blocks = registersOf(to) / (4 * depth);
     w.line("load_first_operand<" + Twine(blocks) + ", " + Twine(depth) + ">(" + variable + ", " +
@@ -198,8 +199,8 @@ LogicalResult Printer::print(tile::MmaOp mma) {
       w.line(variable + " = " + array + "[0];");
     return success();
   };
-  std::string second = use(b).text, row = warpRow(layout);
-  int64_t slice = aType.getDimSize(0) / mma.getSlices();
+  std::string second = use(b).text;
+  int64_t slice = cType.getDimSize(0) / mma.getSlices();
   if (mma.getSlices() > 1) {
     int64_t bRows = typeOf(b).getDimSize(0) / mma.getSlices();
     if (bRows % 8)
@@ -223,12 +224,14 @@ LogicalResult Printer::print(tile::MmaOp mma) {
   std::string element = typeName(aType.getElementType());
   int64_t depth = aType.getDimSize(1);
   if (onTensorCores(mma)) {
-    std::string first = tile::sharedOf(a) ? use(a).text : variables[a];
+    bool inRegisters = !tile::sharedOf(a);
+    std::string first = inRegisters ? variables[a] : use(a).text;
+    std::string row = inRegisters ? "" : ", " + warpRow(firstOperandOf(mma, warps));
     int64_t blocks = llvm::divideCeil(cType.getDimSize(1), 8);
     w.line(std::string("product") + (mma.getTransposeB() ? "_transposed" : "") + "<" +
            arguments({element, std::to_string(layout.registerCount() / (4 * blocks)),
                       std::to_string(blocks), std::to_string(llvm::divideCeil(depth, 16))}) +
-           ">(" + arguments({array, first, second, row}) + ");");
+           ">(" + arguments({array, first, second}) + row + ");");
     return finish();
   }
   int64_t run = mma.getTransposeB() ? 1 : 4;

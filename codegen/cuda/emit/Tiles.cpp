@@ -262,7 +262,7 @@ LogicalResult Printer::print(tile::FoldOp fold) {
     printParts(fold, scratch);
   bool isMax = fold.getCombiner() == Combiner::Max;
   int64_t slice = type.getDimSize(0) / fold.getSlices();
-  std::string variable = declare(fold.getResult());
+  declare(fold.getResult());
   // Four neighbours of a row are read at once where a thread has them.
   bool fours = !to.registers.empty() && to.registers[0] == LayoutAxis{4, LayoutDim::Column, 1} &&
                type.getDimSize(1) % 4 == 0;
@@ -275,7 +275,12 @@ LogicalResult Printer::print(tile::FoldOp fold) {
     std::string part = scratch + ".from_row(slice * " + std::to_string(slice) + ")";
     if (slice % 8)
       part = scratch; // and the row says it
-    for (int64_t i = 0; i < (fours ? 4 : 1); ++i)
+    // The first slice begins the combination, where there is anything to combine.
+    auto combined = [&](const std::string &whole, const std::string &next) {
+      return whole + " = slice == 0 ? " + next + " : " + combine + "::apply(" + whole + ", " +
+             next + ");";
+    };
+    for (int64_t i = 0; !condition.empty() && i < (fours ? 4 : 1); ++i)
       w.line(resultAt(sum(index, number(i))) + " = " + combine + "::identity();");
     if (!condition.empty())
       w.open("if (" + condition + ")");
@@ -288,18 +293,16 @@ LogicalResult Printer::print(tile::FoldOp fold) {
       w.line("float part[4];");
       w.line("load_four<float>(part, " + place + ");");
       w.unrolled("j", 4);
-      std::string each = resultAt(sum(index, {"j"}));
-      w.line(each + " = " + combine + "::apply(" + each + ", part[j]);");
+      w.line(combined(resultAt(sum(index, {"j"})), "part[j]"));
       w.close();
     } else {
-      w.line(resultAt(index) + " = " + combine + "::apply(" + resultAt(index) +
-             ", load_shared<float>(" + place + "));");
+      w.line("const float part = load_shared<float>(" + place + ");");
+      w.line(combined(resultAt(index), "part"));
     }
     w.close();
     if (!condition.empty())
       w.close();
   });
-  (void)variable;
   return success();
 }
 

@@ -36,16 +36,23 @@ LogicalResult Printer::print(tile::PagedRowsOp rows) {
   declare(rows.getRows());
   // Of a tile's rows, so that it fits; the negative counts of tiles without keys do, too.
   std::string count = "int(" + use(rows.getCount()).text + ")";
+  // Row addresses at 1 a page and 0 a slot are the pages' numbers.
+  bool isPage = matchPattern(rows.getPageStride(), m_One()) &&
+                matchPattern(rows.getSlotStride(), m_Zero()) &&
+                matchPattern(rows.getOffset(), m_Zero());
   forEachRegister(layout, 1, [&](const Expression &index) {
     std::string row = rowOf(layout, index);
     std::string guard;
     if (layout.cover().first > typeOf(rows.getRows()).getDimSize(0))
       guard = row + " >= " + std::to_string(typeOf(rows.getRows()).getDimSize(0)) + " ? -1 : ";
-    w.line(element(rows.getRows(), index).text + " = " + guard + "paged_row<" +
-           Twine(rows.getPage()) + ">(" + use(rows.getTable()).text + ", " +
-           use(rows.getBase()).text + ", " + use(rows.getKey()).text + ", " + row + ", " + count +
-           ", " + use(rows.getOffset()).text + ", " + use(rows.getPageStride()).text + ", " +
-           use(rows.getSlotStride()).text + ");");
+    std::string strides = isPage ? ""
+                                 : ", " + use(rows.getOffset()).text + ", " +
+                                       use(rows.getPageStride()).text + ", " +
+                                       use(rows.getSlotStride()).text;
+    w.line(element(rows.getRows(), index).text + " = " + guard +
+           (isPage ? "page_of<" : "paged_row<") + Twine(rows.getPage()) + ">(" +
+           use(rows.getTable()).text + ", " + use(rows.getBase()).text + ", " +
+           use(rows.getKey()).text + ", " + row + ", " + count + strides + ");");
   });
   return success();
 }

@@ -178,13 +178,21 @@ Expression Printer::element(Value tile, const Expression &index) {
 }
 
 bool Printer::diesAt(Value value, Operation *op) {
-  if (!variables.count(value) || value.getParentBlock() != op->getBlock())
+  // The rest of a turn behind `continue` goes on where its loop's body stopped.
+  Block *home = op->getBlock();
+  auto branch = dyn_cast<scf::IfOp>(home->getParentOp());
+  bool isRest = branch && home == branch.elseBlock() && skipsTurn(branch);
+  if (isRest && value.getParentBlock() == branch->getBlock())
+    home = branch->getBlock();
+  if (!variables.count(value) || value.getParentBlock() != home)
     return false;
   return llvm::all_of(value.getUsers(), [&](Operation *user) {
-    if (user == op)
+    if (user == op || (isRest && user == branch.thenYield()))
       return true;
-    Operation *ancestor = op->getBlock()->findAncestorOpInBlock(*user);
-    return ancestor && ancestor != op && ancestor->isBeforeInBlock(op);
+    if (Operation *ancestor = op->getBlock()->findAncestorOpInBlock(*user))
+      return ancestor != op && ancestor->isBeforeInBlock(op);
+    Operation *ancestor = home->findAncestorOpInBlock(*user);
+    return isRest && ancestor && ancestor->isBeforeInBlock(branch);
   });
 }
 
@@ -243,8 +251,13 @@ static std::pair<std::string, std::string> describe(const Layout &layout, Layout
   }
   bool isRow = dim == LayoutDim::Row;
   std::string what = isRow ? "row" : "column";
-  if (isRow ? sharing == 4 && extent == 8 : extent == 4 && sharing == 1)
-    return {"mma", "this thread's first " + what + " in a fragment of mma.m16n8k16"};
+  if (isRow ? sharing == 4 && extent == 8 : extent == 4 && sharing == 1) {
+    std::string comment = "this thread's first " + what + " in a fragment of mma.m16n8k16";
+    for (const tile::LayoutAxis &axis : layout.warps)
+      if (isRow && axis.dim == dim)
+        comment += "; each warp has " + std::to_string(axis.stride) + " rows of its own";
+    return {"mma", comment};
+  }
   if (isRow && sharing > 1 && sharing == replicas)
     return {"copy", "this thread's first row of a tile that is copied, with " +
                         std::to_string(sharing - 1) + " neighbours"};
@@ -260,7 +273,7 @@ Expression Printer::threadPart(const Layout &layout, LayoutDim dim) {
     if (known.expression == text.text)
       return {known.name};
   auto [use, comment] = describe(layout, dim);
-  std::string variable = names.fresh(use + (dim == LayoutDim::Row ? "_row" : "_column"));
+  std::string variable = names.freshOutside(use + (dim == LayoutDim::Row ? "_row" : "_column"));
   threadConstants.push_back({variable, text.text, comment});
   return {variable};
 }

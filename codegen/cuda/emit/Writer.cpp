@@ -1,7 +1,10 @@
 // See Writer.h.
 #include "codegen/cuda/emit/Writer.h"
 
+#include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
+
+#include <utility>
 
 using namespace llmopt::cuda;
 
@@ -104,11 +107,35 @@ std::string Names::fresh(llvm::StringRef wish) {
     name += llvm::isAlnum(c) ? c : '_';
   if (name.empty() || llvm::isDigit(name[0]))
     name = "v" + name;
-  unsigned &count = used[name];
+  unsigned count = used.lookup(name);
   std::string result = count ? name + "_" + std::to_string(count) : name;
-  ++count;
-  if (result != name && used.count(result))
+  set(name, count + 1);
+  if (result == name)
+    return result;
+  if (used.lookup(result))
     return fresh(name);
-  used[result] = std::max(used[result], 1u);
+  set(result, 1);
   return result;
+}
+
+std::string Names::freshOutside(llvm::StringRef wish) {
+  auto open = std::exchange(scopes, {});
+  std::string name = fresh(wish);
+  scopes = std::move(open);
+  return name;
+}
+
+void Names::set(llvm::StringRef name, unsigned count) {
+  unsigned &entry = used[name];
+  if (!scopes.empty())
+    scopes.back().push_back({name.str(), entry});
+  entry = count;
+}
+
+void Names::leave() {
+  if (scopes.empty())
+    return;
+  for (auto &[name, count] : llvm::reverse(scopes.back()))
+    used[name] = count;
+  scopes.pop_back();
 }

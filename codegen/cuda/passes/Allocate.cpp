@@ -22,6 +22,7 @@ struct Buffer {
 };
 
 struct Loop {
+  Operation *op;
   int64_t begin, end;
 };
 
@@ -33,6 +34,7 @@ public:
     if (!getOperation()->hasAttr(tile::kKernelAttr))
       return;
     number(&getOperation().front());
+    getOperation().walk([&](tile::CopyAsyncOp copy) { carry(copy); });
     for (bool changed = true; changed;) {
       changed = false;
       for (Buffer &buffer : buffers)
@@ -72,8 +74,20 @@ private:
         for (Block &inner : region)
           number(&inner);
       if (isa<LoopLikeOpInterface>(op))
-        loops.push_back({begin, ++place_});
+        loops.push_back({&op, begin, ++place_});
     }
+  }
+
+  /// A copy for a later turn of a loop is under way until the loop ends.
+  void carry(tile::CopyAsyncOp copy) {
+    if (copy.getAhead() == 0)
+      return;
+    Buffer &buffer = bufferFor(copy.getBuffer().getDefiningOp<memref::AllocaOp>());
+    for (const Loop &loop : loops)
+      if (loop.op == copy->getParentOp()) {
+        buffer.first = std::min(buffer.first, loop.begin);
+        buffer.last = std::max(buffer.last, loop.end);
+      }
   }
 
   /// A loop with accesses inside, and others outside, is in the buffer's time as a whole.

@@ -6,6 +6,7 @@
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Dialect/UB/IR/UBOps.h"
 #include "llvm/ADT/SetVector.h"
 
 namespace llmopt::cuda {
@@ -17,13 +18,6 @@ using namespace mlir;
 using namespace llmopt;
 
 namespace {
-
-/// The iteration that copies are begun for at one place of the text: they share its arithmetic.
-struct Ahead {
-  Value iteration, exists; ///< exists: i1, false beyond the last one
-  IRMapping clones;
-  DenseMap<Value, Value> counts; ///< rows that have addresses: none beyond the last iteration
-};
 
 /// One copy of the loop and its wait.
 struct Staged {
@@ -39,25 +33,18 @@ public:
   void run() {
     if (loop->hasAttr(tile::kOnceAttr) || !collect())
       return;
-    // Tokens of the copies under way, oldest first, for each staged copy.
+    first = loop.getLowerBound();
+    // Tokens of the copies under way, oldest first: those of one turn after another.
     SmallVector<Value> tokens;
-    for (int64_t ahead = 0; ahead + 1 < stages; ++ahead) {
-      Ahead start;
-      for (Staged &staged : copies)
-        tokens.push_back(before(start, staged, ahead));
-    }
-    scf::ForOp carried = withTokens(tokens);
-    size_t first = carried.getNumRegionIterArgs() - tokens.size();
-    SmallVector<Value> next(carried.getRegionIterArgs().drop_front(first));
-    for (auto [i, staged] : llvm::enumerate(copies)) {
-      staged.get.getTokenMutable().assign(next[i]);
-      staged.get.getSlotMutable().assign(carried.getInductionVar());
-    }
-    next.erase(next.begin(), next.begin() + copies.size());
-    Ahead later;
-    for (Staged &staged : copies)
-      next.push_back(within(later, staged, carried));
-    carried.getBody()->getTerminator()->insertOperands(first, next);
+    OpBuilder b(loop);
+    // What the turns before the first wait for was never begun, and they read nothing.
+    Value none = ub::PoisonOp::create(b, loop.getLoc(), tile::TokenType::get(b.getContext()));
+    for (int64_t ahead = 0; ahead + 1 < stages; ++ahead)
+      for (size_t i = 0; i < copies.size(); ++i)
+        tokens.push_back(none);
+    carryTokens(tokens);
+    beginCopies(tokens.size());
+    skipFirstTurns();
     for (Staged &staged : copies) {
       auto old = cast<MemRefType>(staged.copy.getBuffer().getType());
       SmallVector<int64_t> shape(old.getShape());
@@ -124,92 +111,29 @@ private:
         op->erase();
   }
 
-  /// The copy for the iteration of `where`, at the builder's place.
-  Value clone(OpBuilder &b, Ahead &where, Staged &staged, Value slot, int64_t ahead,
-              StringRef prefix) {
-    IRMapping &mapping = where.clones;
-    mapping.map(loop.getInductionVar(), where.iteration);
-    for (Operation *op : staged.slice) {
-      if (op->getNumResults() && mapping.contains(op->getResult(0)))
-        continue; // an earlier copy has it, too
-      Operation *cloned = b.clone(*op, mapping);
-      if (auto name = dyn_cast<NameLoc>(op->getLoc()))
-        cloned->setLoc(named((prefix + name.getName().getValue()).str()));
-      auto rows = dyn_cast<tile::PagedRowsOp>(cloned);
-      if (!rows)
-        continue;
-      // There is no table beyond the last iteration.
-      Value &count = where.counts[rows.getCount()];
-      if (!count) {
-        OpBuilder::InsertionGuard guard(b);
-        b.setInsertionPoint(rows);
-        Value none = arith::ConstantIndexOp::create(b, loop.getLoc(), 0);
-        count = arith::SelectOp::create(b, named((prefix + "count").str()), where.exists,
-                                        rows.getCount(), none);
-      }
-      rows.getCountMutable().assign(count);
-    }
-    auto copy = cast<tile::CopyAsyncOp>(b.clone(*staged.copy, mapping));
-    copy.getSlotMutable().assign(slot);
-    copy.setAhead(ahead);
-    copy.getConditionMutable().assign(where.exists);
-    return copy.getToken();
-  }
-
-  Value at(OpBuilder &b, Value base, int64_t ahead) {
-    if (ahead == 0)
-      return base;
-    Location loc = loop.getLoc();
-    Value steps = arith::ConstantIndexOp::create(b, loc, ahead);
-    return arith::AddIOp::create(b, named("next_tile"), base,
-                                 b.createOrFold<arith::MulIOp>(loc, steps, loop.getStep()));
-  }
-
-  Value before(Ahead &start, Staged &staged, int64_t ahead) {
-    OpBuilder b(loop);
-    if (!start.iteration) {
-      start.iteration = at(b, loop.getLowerBound(), ahead);
-      start.exists = arith::CmpIOp::create(b, named("any"), arith::CmpIPredicate::slt,
-                                           start.iteration, loop.getUpperBound());
-      std::string names;
-      for (Staged &other : copies)
-        names += (names.empty() ? "" : " and ") + nameOf(other);
-      note(start.exists,
-           "Begin the copies of " + names + " for " +
-               (ahead == 0 ? "the first tile." : "tile " + std::to_string(ahead + 1) + "."));
-    }
-    return clone(b, start, staged, loop.getLowerBound(), ahead, "start_");
-  }
-
   Location named(StringRef name) {
     return NameLoc::get(StringAttr::get(loop.getContext(), name), loop.getLoc());
-  }
-  static void note(Value value, const std::string &text) {
-    value.getDefiningOp()->setAttr(tile::kNoteAttr, StringAttr::get(value.getContext(), text));
   }
   static std::string nameOf(Staged &staged) {
     auto name = dyn_cast<NameLoc>(staged.copy.getBuffer().getLoc());
     return name ? name.getName().str() : "the tile";
   }
 
-  Value within(Ahead &later, Staged &staged, scf::ForOp carried) {
-    note(staged.get.getTile(), "Wait for " + nameOf(staged) + "; begin its copy for a later tile.");
-    OpBuilder b(carried.getContext());
-    b.setInsertionPointAfter(staged.get);
-    if (!later.iteration) {
-      later.iteration = at(b, carried.getInductionVar(), stages - 1);
-      later.exists = arith::CmpIOp::create(b, named("more"), arith::CmpIPredicate::slt,
-                                           later.iteration, carried.getUpperBound());
-    }
-    return clone(b, later, staged, carried.getInductionVar(), stages - 1, "next_");
+  /// What `stages - 1` turns of the loop add to its variable.
+  Value lead(OpBuilder &b) {
+    Value turns = arith::ConstantIndexOp::create(b, loop.getLoc(), stages - 1);
+    return b.createOrFold<arith::MulIOp>(loop.getLoc(), turns, loop.getStep());
   }
 
-  scf::ForOp withTokens(ValueRange tokens) {
+  /// The loop begins `stages - 1` turns earlier and carries `tokens` behind what it carried.
+  void carryTokens(ValueRange tokens) {
     OpBuilder b(loop);
     SmallVector<Value> inits(loop.getInitArgs());
     llvm::append_range(inits, tokens);
-    auto carried = scf::ForOp::create(b, loop.getLoc(), loop.getLowerBound(), loop.getUpperBound(),
-                                      loop.getStep(), inits);
+    Value start = arith::SubIOp::create(b, loop.getLoc(), first, lead(b));
+    auto carried =
+        scf::ForOp::create(b, loop.getLoc(), start, loop.getUpperBound(), loop.getStep(), inits);
+    carried->setDiscardableAttrs(loop->getDiscardableAttrDictionary());
     Block *body = loop.getBody();
     SmallVector<Value> arguments(
         carried.getBody()->getArguments().take_front(body->getNumArguments()));
@@ -222,16 +146,96 @@ private:
     carried.getBody()->getOperations().splice(carried.getBody()->end(), body->getOperations());
     for (auto [old, result] : llvm::zip(loop.getResults(), carried.getResults()))
       old.replaceAllUsesWith(result);
-    induction = carried.getInductionVar();
     loop.erase();
     loop = carried;
-    return carried;
+  }
+
+  /// At the head of the body: the waits for this turn's tiles, then the copies for a later one.
+  void beginCopies(size_t tokenCount) {
+    size_t kept = loop.getNumRegionIterArgs() - tokenCount;
+    SmallVector<Value> next(loop.getRegionIterArgs().drop_front(kept));
+    Operation *head = &loop.getBody()->front();
+    while (llvm::any_of(copies, [&](Staged &staged) { return staged.get == head; }))
+      head = head->getNextNode();
+    std::string names;
+    for (auto [i, staged] : llvm::enumerate(copies)) {
+      names += (i == 0 ? "" : " and ") + nameOf(staged);
+      staged.get.getTokenMutable().assign(next[i]);
+      staged.get.getSlotMutable().assign(loop.getInductionVar());
+      staged.get->moveBefore(head);
+    }
+    next.erase(next.begin(), next.begin() + copies.size());
+
+    OpBuilder b(head);
+    Value later = arith::AddIOp::create(b, named("next_tile"), loop.getInductionVar(), lead(b));
+    later.getDefiningOp()->setAttr(
+        tile::kNoteAttr, b.getStringAttr("Begin the copies of " + names + " for a later tile."));
+    Value exists = arith::CmpIOp::create(b, named("more"), arith::CmpIPredicate::slt, later,
+                                         loop.getUpperBound());
+    IRMapping clones;
+    clones.map(loop.getInductionVar(), later);
+    for (Staged &staged : copies)
+      next.push_back(begin(b, staged, clones, exists));
+    loop.getBody()->getTerminator()->insertOperands(kept, next);
+    bodyBegin = head;
+  }
+
+  /// The copy of the iteration that `clones` maps to, at the builder's place.
+  Value begin(OpBuilder &b, Staged &staged, IRMapping &clones, Value exists) {
+    for (Operation *op : staged.slice) {
+      if (op->getNumResults() && clones.contains(op->getResult(0)))
+        continue; // an earlier copy has it, too
+      if (auto rows = dyn_cast<tile::PagedRowsOp>(op)) {
+        // There is no table beyond the last iteration.
+        Value count = clones.lookupOrDefault(rows.getCount());
+        Value &some = counts[count];
+        if (!some)
+          some = arith::SelectOp::create(b, named("next_count"), exists, count,
+                                         arith::ConstantIndexOp::create(b, loop.getLoc(), 0));
+        auto cloned = cast<tile::PagedRowsOp>(b.clone(*op, clones));
+        cloned.getCountMutable().assign(some);
+      } else {
+        b.clone(*op, clones);
+      }
+      Operation *cloned = clones.lookup(op->getResult(0)).getDefiningOp();
+      if (auto name = dyn_cast<NameLoc>(op->getLoc()))
+        cloned->setLoc(named(("next_" + name.getName().getValue()).str()));
+    }
+    auto copy = cast<tile::CopyAsyncOp>(b.clone(*staged.copy, clones));
+    copy.getSlotMutable().assign(loop.getInductionVar());
+    copy.setAhead(stages - 1);
+    copy.getConditionMutable().assign(exists);
+    return copy.getToken();
+  }
+
+  /// The turns before the first one begin copies and do nothing else.
+  void skipFirstTurns() {
+    auto yield = cast<scf::YieldOp>(loop.getBody()->getTerminator());
+    OpBuilder b(bodyBegin);
+    Value early = arith::CmpIOp::create(b, loop.getLoc(), arith::CmpIPredicate::slt,
+                                        loop.getInductionVar(), first);
+    size_t kept = loop.getNumRegionIterArgs() - copies.size() * (stages - 1);
+    ValueRange arguments = loop.getRegionIterArgs().take_front(kept);
+    SmallVector<Value> made(yield.getOperands().take_front(kept));
+    auto branch = scf::IfOp::create(b, loop.getLoc(), ValueRange(arguments).getTypes(), early,
+                                    /*withElseRegion=*/true);
+    b.setInsertionPointToStart(branch.thenBlock());
+    scf::YieldOp::create(b, loop.getLoc(), arguments);
+    Block *rest = branch.elseBlock();
+    rest->getOperations().splice(rest->end(), loop.getBody()->getOperations(),
+                                 bodyBegin->getIterator(), yield->getIterator());
+    b.setInsertionPointToEnd(rest);
+    scf::YieldOp::create(b, loop.getLoc(), made);
+    for (auto [i, result] : llvm::enumerate(branch.getResults()))
+      yield.setOperand(i, result);
   }
 
   scf::ForOp loop;
   int64_t stages;
   SmallVector<Staged> copies;
-  Value induction;
+  Value first;                    ///< the first iteration
+  Operation *bodyBegin = nullptr; ///< the first operation of the body that is no copy's
+  DenseMap<Value, Value> counts;  ///< rows that have addresses: none beyond the last iteration
 };
 
 class PipelinePass : public llmopt::cuda::impl::TileGpuPipelineBase<PipelinePass> {

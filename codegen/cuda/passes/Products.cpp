@@ -1,7 +1,9 @@
 // See Products.h.
 #include "codegen/cuda/passes/Products.h"
 
-#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "llvm/Support/MathExtras.h"
+
+#include <algorithm>
 
 using namespace mlir;
 using namespace llmopt;
@@ -26,22 +28,6 @@ RankedTensorType sharedType(RankedTensorType type) {
       tile::SharedLayout::of(type.getDimSize(1), type.getElementType().getIntOrFloatBitWidth() / 8);
   auto encoding = tile::SharedAttr::get(type.getContext(), layout.pitch, layout.span);
   return RankedTensorType::get(type.getShape(), type.getElementType(), encoding);
-}
-
-/// `tile` rounded to `element`.
-Value narrowed(OpBuilder &b, Value tile, Type element) {
-  Location loc = tile.getLoc();
-  if (auto named = dyn_cast<NameLoc>(loc))
-    loc = named.getChildLoc();
-  auto type = RankedTensorType::get(typeOf(tile).getShape(), element);
-  auto map = tile::MapOp::create(b, loc, TypeRange{type}, ValueRange{tile}, ArrayAttr());
-  OpBuilder::InsertionGuard guard(b);
-  Block *body = b.createBlock(&map.getBody(), {},
-                              {typeOf(tile).getElementType(), b.getI32Type(), b.getI32Type()},
-                              {loc, loc, loc});
-  Value rounded = arith::TruncFOp::create(b, loc, element, body->getArgument(0));
-  tile::YieldOp::create(b, loc, ValueRange{rounded});
-  return map.getResult(0);
 }
 
 bool loadsWithoutConversion(tile::LoadOp load) {
@@ -95,11 +81,16 @@ Value placeFirst(OpBuilder &b, tile::MmaOp mma, int64_t warps) {
 
 bool cuda::onTensorCores(tile::MmaOp mma) { return isFirstOperand(typeOf(mma.getA())); }
 
-bool cuda::loadsByMatrix(tile::ConvertOp convert, int64_t warps) {
+bool cuda::loadsByMatrix(tile::ConvertOp convert) {
   RankedTensorType type = typeOf(convert.getResult());
-  return tile::sharedOf(convert.getTile()) && isFirstOperand(type) &&
-         tile::fragmentOf(convert.getResult()).getLayout() ==
-             tile::firstOperandLayout(type.getDimSize(0), type.getDimSize(1), warps);
+  if (!tile::sharedOf(convert.getTile()) || !isFirstOperand(type))
+    return false;
+  // Which rows a warp has is its own affair; within it they lie as one warp's would.
+  Layout layout = tile::fragmentOf(convert.getResult()).getLayout();
+  int64_t steps = llvm::divideCeil(type.getDimSize(1), 16);
+  Layout own = tile::firstOperandLayout(layout.registerCount() / (8 * steps) * 16,
+                                        type.getDimSize(1), /*warps=*/1);
+  return layout.registers == own.registers && layout.lanes == own.lanes;
 }
 
 int64_t cuda::lanesOfRow(const Layout &rows) {
@@ -118,8 +109,23 @@ Layout cuda::accumulatorOf(tile::MmaOp mma, int64_t warps) {
 }
 
 Layout cuda::firstOperandOf(tile::MmaOp mma, int64_t warps) {
-  RankedTensorType a = typeOf(mma.getA());
-  return tile::firstOperandLayout(a.getDimSize(0), a.getDimSize(1), warps);
+  int64_t rows = typeOf(mma.getC()).getDimSize(0), own = typeOf(mma.getA()).getDimSize(0);
+  Layout layout = tile::firstOperandLayout(rows, typeOf(mma.getA()).getDimSize(1), warps);
+  if (own == rows)
+    return layout;
+  // All slices have the same rows: a warp's are those of its place in its slice.
+  tile::LayoutAxes axes;
+  for (const tile::LayoutAxis &axis : layout.warps) {
+    int64_t within = axis.dim == tile::LayoutDim::Row
+                         ? std::clamp<int64_t>(own / axis.stride, 1, axis.extent)
+                         : 1;
+    if (within > 1)
+      axes.push_back({within, axis.dim, axis.stride});
+    if (axis.extent > within)
+      axes.push_back({axis.extent / within, tile::LayoutDim::Replica, 0});
+  }
+  layout.warps = axes;
+  return layout.normalised();
 }
 
 LogicalResult cuda::placeOperands(func::FuncOp function, int64_t warps) {
@@ -141,6 +147,7 @@ void cuda::placeStores(func::FuncOp function) {
     if (onTensorCores(mma))
       results.insert(mma.getType());
   });
+  DenseMap<std::pair<Value, Block *>, Value> shared;
   function.walk([&](tile::StoreOp store) {
     Value tile = store.getTile();
     constexpr int64_t kMostBytes = 64 << 10; // what K and V need anyway
@@ -150,18 +157,19 @@ void cuda::placeStores(func::FuncOp function) {
     if (store.getFirst() || store.getLimit() || !isa<FloatType>(memory) ||
         !results.contains(tile.getType()))
       return;
+    // One exchange serves stores of any format.
     OpBuilder b(store);
-    if (memory != typeOf(tile).getElementType())
-      tile = narrowed(b, tile, memory);
-    store.getTileMutable().assign(
-        tile::ConvertOp::create(b, tile.getLoc(), sharedType(typeOf(tile)), tile));
+    Value &there = shared[{tile, store->getBlock()}];
+    if (!there)
+      there = tile::ConvertOp::create(b, tile.getLoc(), sharedType(typeOf(tile)), tile);
+    store.getTileMutable().assign(there);
   });
 }
 
 LogicalResult cuda::verifyProduct(tile::MmaOp mma, int64_t warps) {
   if (mma.getSlices() == 1)
     return success();
-  int64_t slice = typeOf(mma.getA()).getDimSize(0) / mma.getSlices();
+  int64_t slice = typeOf(mma.getC()).getDimSize(0) / mma.getSlices();
   Layout layout = accumulatorOf(mma, warps);
   int64_t perWarp = layout.cover().first;
   for (const tile::LayoutAxis &axis : layout.warps)

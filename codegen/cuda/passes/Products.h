@@ -11,7 +11,7 @@ namespace llmopt::cuda {
 bool onTensorCores(tile::MmaOp mma);
 
 /// True if ldmatrix reads this tile from shared memory: a first operand of mma.m16n8k16.
-bool loadsByMatrix(tile::ConvertOp convert, int64_t warps);
+bool loadsByMatrix(tile::ConvertOp convert);
 /// Neighbouring lanes that share a row of a copy, by the layout of its row addresses.
 int64_t lanesOfRow(const tile::Layout &rows);
 

@@ -7,6 +7,7 @@
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
+#include "llvm/Support/MathExtras.h"
 
 namespace llmopt::cuda {
 #define GEN_PASS_DEF_TILEGPUSTAGE
@@ -18,6 +19,17 @@ using namespace llmopt;
 using tile::Layout;
 
 namespace {
+
+/// Of the f32 parts of a fold: written in pairs from an accumulator, four rows of four lanes at a
+/// time, so that rows 32 bytes apart (mod 128) are in banks of their own without any turning; read
+/// row by row.
+tile::SharedLayout foldLayout(int64_t columns) {
+  tile::SharedLayout layout = tile::SharedLayout::of(columns, sizeof(float));
+  constexpr int64_t kBanks = 128, kApart = 32;
+  if (columns * int64_t(sizeof(float)) < kBanks)
+    return layout;
+  return {int64_t(llvm::alignTo(layout.pitch - kApart, kBanks)) + kApart, 1};
+}
 
 class Stager {
 public:
@@ -47,9 +59,12 @@ private:
 
   /// A buffer of one slot for a tile of `rows` x `columns`.
   Value buffer(int64_t rows, int64_t columns, Type element, StringRef name) {
+    return buffer(rows, columns, element, name,
+                  tile::SharedLayout::of(columns, element.getIntOrFloatBitWidth() / 8));
+  }
+  Value buffer(int64_t rows, int64_t columns, Type element, StringRef name,
+               tile::SharedLayout layout) {
     OpBuilder b = OpBuilder::atBlockBegin(&function.front());
-    tile::SharedLayout layout =
-        tile::SharedLayout::of(columns, element.getIntOrFloatBitWidth() / 8);
     auto space = tile::SharedAttr::get(b.getContext(), layout.pitch, layout.span);
     auto type = MemRefType::get({1, rows, columns}, element, MemRefLayoutAttrInterface(), space);
     Location loc = NameLoc::get(b.getStringAttr(name), function.getLoc());
@@ -121,8 +136,10 @@ private:
       fold->setAttr(cuda::kAgainAttr, UnitAttr::get(fold.getContext()));
       return;
     }
-    fold.getScratchMutable().assign(
-        buffer(fold.getTile(), (nameOf(fold.getResult(), "fold") + "_parts").str()));
+    RankedTensorType type = typeOf(fold.getTile());
+    fold.getScratchMutable().assign(buffer(
+        type.getDimSize(0), type.getDimSize(1), type.getElementType(),
+        (nameOf(fold.getResult(), "fold") + "_parts").str(), foldLayout(type.getDimSize(1))));
   }
 
   /// Moves copies, with their addresses, before the first wait of the block.

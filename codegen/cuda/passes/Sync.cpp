@@ -5,6 +5,9 @@
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 
+#include <set>
+#include <utility>
+
 namespace llmopt::cuda {
 #define GEN_PASS_DEF_TILEGPUSYNC
 #include "codegen/cuda/Passes.h.inc"
@@ -25,19 +28,42 @@ struct Place {
   bool operator==(const Place &) const = default;
 };
 
+/// An access that a barrier lies behind.
+struct Passed {
+  Place place;
+  Operation *barrier; ///< the last one; null: inside an operation
+  bool operator==(const Passed &) const = default;
+};
+
 /// What other threads may still be doing, and how old the copies under way are.
 struct State {
   SmallVector<Place> pending;
+  SmallVector<Passed> passed; ///< what was done before the last barriers
   llvm::MapVector<Value, int64_t> ages;
 
   void add(const Place &place) {
     if (!llvm::is_contained(pending, place))
       pending.push_back(place);
   }
+  void addPassed(const Passed &entry) {
+    if (!llvm::is_contained(passed, entry))
+      passed.push_back(entry);
+  }
+  /// All threads have come to `barrier`.
+  void meet(Operation *barrier) {
+    SmallVector<Passed> before = std::exchange(passed, {});
+    for (const Passed &entry : before)
+      addPassed({entry.place, barrier});
+    for (const Place &place : pending)
+      addPassed({place, barrier});
+    pending.clear();
+  }
   /// The state where two ways meet.
   void join(const State &other) {
     for (const Place &place : other.pending)
       add(place);
+    for (const Passed &entry : other.passed)
+      addPassed(entry);
     for (auto [token, age] : other.ages) {
       auto [entry, isNew] = ages.insert({token, age});
       entry->second = std::min(entry->second, age);
@@ -52,7 +78,12 @@ struct State {
       auto found = other.ages.find(entry.first);
       return found != other.ages.end() && found->second == entry.second;
     };
-    return within(*this, other) && within(other, *this) && ages.size() == other.ages.size() &&
+    auto passedIn = [](const State &a, const State &b) {
+      return llvm::all_of(a.passed,
+                          [&](const Passed &entry) { return llvm::is_contained(b.passed, entry); });
+    };
+    return within(*this, other) && within(other, *this) && passedIn(*this, other) &&
+           passedIn(other, *this) && ages.size() == other.ages.size() &&
            llvm::all_of(ages, sameAge);
   }
 };
@@ -71,11 +102,44 @@ bool overlap(Place a, Place b) {
          begin(b.buffer) < begin(a.buffer) + cuda::bufferBytes(a.buffer.getType());
 }
 
+std::string nameOf(memref::AllocaOp buffer) {
+  auto name = dyn_cast<NameLoc>(buffer->getLoc());
+  return name ? name.getName().str() : "a tile";
+}
+
+/// "k", "k and v", "k, v and q".
+std::string listed(const std::set<std::string> &names) {
+  std::string text;
+  for (const auto &[i, name] : llvm::enumerate(names))
+    text += (i == 0 ? "" : i + 1 == names.size() ? " and " : ", ") + name;
+  return text;
+}
+
+/// What a barrier is there for: names of buffers.
+struct Reason {
+  std::set<std::string> there, done;
+
+  std::string text() const {
+    std::string shown, left;
+    if (!there.empty())
+      shown = listed(there) + (there.size() > 1 ? " are" : " is") + " there for all threads";
+    if (!done.empty())
+      left = "all are done with what is overwritten next: " + listed(done);
+    return "Barrier: " + shown + (shown.empty() || left.empty() ? "" : "; ") + left + ".";
+  }
+};
+
 class Synchroniser {
 public:
   void run(func::FuncOp function) {
     State state;
     walk(&function.front(), state);
+    // All barriers stand: once more, to see what each is there for.
+    reasons.clear();
+    State again;
+    walk(&function.front(), again);
+    for (auto &[barrier, reason] : reasons)
+      barrier->setAttr(tile::kNoteAttr, StringAttr::get(function.getContext(), reason.text()));
   }
 
 private:
@@ -85,10 +149,8 @@ private:
   }
 
   void visit(Operation *op, State &state) {
-    if (isa<tile::BarrierOp>(op)) {
-      state.pending.clear();
-      return;
-    }
+    if (isa<tile::BarrierOp>(op))
+      return state.meet(op);
     if (auto get = dyn_cast<tile::GetOp>(op))
       return visitGet(get, state);
     if (auto loop = dyn_cast<scf::ForOp>(op))
@@ -102,8 +164,20 @@ private:
 
   void barrierBefore(Operation *op, State &state) {
     OpBuilder b(op);
-    tile::BarrierOp::create(b, op->getLoc());
-    state.pending.clear();
+    state.meet(tile::BarrierOp::create(b, op->getLoc()));
+  }
+
+  /// Notes which barriers stand between `place` and what it would conflict with.
+  void explain(const Place &place, State &state) {
+    llvm::erase_if(state.passed, [&](const Passed &entry) {
+      if (!(place.writes || entry.place.writes) || !overlap(place, entry.place))
+        return false;
+      if (entry.barrier) {
+        Reason &reason = reasons[entry.barrier];
+        (place.writes ? reason.done : reason.there).insert(nameOf(entry.place.buffer));
+      }
+      return place.writes; // what follows conflicts with the write
+    });
   }
 
   void access(Operation *op, State &state) {
@@ -116,9 +190,11 @@ private:
     };
     if (llvm::any_of(accesses, conflicts))
       barrierBefore(op, state);
+    for (const SharedAccess &access : accesses)
+      explain({access.buffer, access.slot, access.ahead, access.writes}, state);
     // A barrier inside lies between the writes and the reads of the exchange.
     if (cuda::exchangesInside(op))
-      state.pending.clear();
+      state.meet(nullptr);
     for (const SharedAccess &access : accesses)
       if (!cuda::exchangesInside(op) || !access.writes)
         state.add({access.buffer, access.slot, access.ahead, access.writes});
@@ -144,14 +220,14 @@ private:
       state.ages.erase(token);
     }
     Operation *next = get->getNextNode();
-    if (!written)
+    // Gets in a row wait one after another, and share the barrier.
+    if (auto follows = dyn_cast<tile::GetOp>(next); follows && follows.getToken())
       return;
-    state.pending.clear();
-    if (isa<tile::BarrierOp>(next))
+    if (!written || isa<tile::BarrierOp>(next))
       return;
     OpBuilder b(get->getContext());
     b.setInsertionPointAfter(get);
-    tile::BarrierOp::create(b, get.getLoc());
+    state.meet(tile::BarrierOp::create(b, get.getLoc()));
   }
 
   /// `state` with slots renamed for the next iteration of `loop`: i ahead 1 becomes i.
@@ -162,6 +238,12 @@ private:
     State result;
     for (const Place &place : state.pending)
       result.add(place);
+    for (Passed entry : state.passed) {
+      int64_t slots = entry.place.buffer.getType().getDimSize(0);
+      if (entry.place.slot == loop.getInductionVar())
+        entry.place.ahead = (entry.place.ahead - 1 + slots) % slots;
+      result.addPassed(entry);
+    }
     for (auto [argument, value] : llvm::zip(loop.getRegionIterArgs(), yielded))
       if (auto age = state.ages.find(value); age != state.ages.end())
         result.ages[argument] = age->second;
@@ -171,11 +253,15 @@ private:
   /// Places that are named by a value of `region` are any slot outside it.
   static void leave(State &state, Region &region) {
     State outside;
-    for (Place place : state.pending) {
+    auto moved = [&](Place place) {
       if (place.slot && region.isAncestor(place.slot.getParentRegion()))
         place.slot = Value(), place.ahead = 0;
-      outside.add(place);
-    }
+      return place;
+    };
+    for (const Place &place : state.pending)
+      outside.add(moved(place));
+    for (const Passed &entry : state.passed)
+      outside.addPassed({moved(entry.place), entry.barrier});
     outside.ages = state.ages;
     state = outside;
   }
@@ -185,10 +271,6 @@ private:
     for (auto [argument, init] : llvm::zip(loop.getRegionIterArgs(), loop.getInitArgs()))
       if (auto age = state.ages.find(init); age != state.ages.end())
         entry.ages[argument] = age->second;
-    // Before the loop, slots are named by its lower bound: the first induction variable.
-    for (Place &place : entry.pending)
-      if (place.slot == loop.getLowerBound())
-        place.slot = loop.getInductionVar();
     SmallVector<Value> yielded(loop.getBody()->getTerminator()->getOperands());
     for (;;) {
       State out = entry;
@@ -231,6 +313,8 @@ private:
     }
     state.join(other);
   }
+
+  llvm::MapVector<Operation *, Reason> reasons;
 };
 
 /// Stores of scalars, with the arithmetic that serves nothing else, move into a branch
@@ -266,12 +350,24 @@ void electStores(func::FuncOp function) {
   }
 }
 
+/// The wait of the last of several gets in a row is the strictest: the others need none.
+void shareWaits(func::FuncOp function) {
+  function.walk([&](tile::GetOp get) {
+    auto next = dyn_cast<tile::GetOp>(get->getNextNode());
+    if (!get.getToken() || !next || !next.getToken() || *next.getPending() > *get.getPending())
+      return;
+    get.getTokenMutable().clear();
+    get.removePendingAttr();
+  });
+}
+
 class SyncPass : public llmopt::cuda::impl::TileGpuSyncBase<SyncPass> {
 public:
   void runOnOperation() override {
     if (!getOperation()->hasAttr(tile::kKernelAttr))
       return;
     Synchroniser().run(getOperation());
+    shareWaits(getOperation());
     electStores(getOperation());
   }
 };

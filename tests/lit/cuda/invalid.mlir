@@ -1,9 +1,9 @@
 // RUN: llm-opt opt --tile-to-gpu=budget=4096 --split-input-file --verify-diagnostics %s
 
-// expected-error @+4 {{kernel 'large' needs 8192 bytes of shared memory in a block; the target has 4096; smaller tiles need less (schedule(rows = ..., keys = ...))}}
+// expected-error @+4 {{kernel 'large' needs 16384 bytes of shared memory in a block; the target has 4096; smaller tiles need less (schedule(rows = ..., keys = ...))}}
 // expected-note @+3 {{4096 bytes at 0 for}}
 // expected-note @+2 {{4096 bytes at 4096 for}}
-// expected-note @+1 {{8192 bytes at 0 for}}
+// expected-note @+1 {{16384 bytes at 0 for}}
 func.func @large(%x: memref<?xbf16>, %n: index) attributes {tile.kernel} {
   %r = tile.strided_rows %n, %n, %n : tensor<64x1xi64>
   %s = tile.strided_rows %n, %n, %n : tensor<32x1xi64>

@@ -11,19 +11,23 @@
 
 // x is in registers before the loop: its place in shared memory serves w, and then the rows of the
 // result, which go out from there.
-// Two stages: one copy before the loop, one for the next iteration in it; one barrier an
-// iteration both shows the tile to all threads and frees the other slot.
+// Two stages: a turn before the first begins the first copy and does nothing else, each turn that
+// of the next one; one barrier both shows the tile to all threads and frees the other slot.
 // CHECK-LABEL: func.func @sum
 // CHECK-SAME:    tile.shared_bytes = 16384
-// CHECK:         %[[FIRST:.*]] = tile.copy_async {{.*}}[%[[LO:[a-z0-9]+]]] if
-// CHECK:         scf.for %[[I:.*]] = {{.*}} iter_args({{.*}}, %[[T:.*]] = %[[FIRST]])
+// CHECK:         %[[START:.*]] = arith.subi %[[LO:[a-z0-9]+]], %
+// CHECK:         scf.for %[[I:.*]] = %[[START]] to {{.*}} iter_args(%[[ACC:.*]] = {{.*}}, %[[T:.*]] = %
 // CHECK:           tile.get {{.*}}[%[[I]]] after %[[T]] pending 0
-// CHECK-NEXT:      tile.barrier
-// CHECK:           tile.copy_async {{.*}}[%[[I]]] ahead 1 if
+// CHECK-NEXT:      tile.barrier {tile.note = "Barrier: tile is there for all threads; all are done with what is overwritten next: tile."}
+// CHECK:           %[[NEXT:.*]] = tile.copy_async {{.*}}[%[[I]]] ahead 1 if
+// CHECK:           %[[EARLY:.*]] = arith.cmpi slt, %[[I]], %[[LO]]
+// CHECK:           %[[NEW:.*]] = scf.if %[[EARLY]]
+// CHECK-NEXT:        scf.yield %[[ACC]]
+// CHECK-NEXT:      } else {
 // CHECK-NOT:       tile.barrier
-// CHECK:           tile.mma
+// CHECK:             tile.mma
 // CHECK-NOT:       tile.barrier
-// CHECK:           scf.yield
+// CHECK:           scf.yield %[[NEW]], %[[NEXT]]
 
 // One stage: the copy waits until the tile before it was read.
 // ONE-LABEL: func.func @sum

@@ -36,7 +36,7 @@
 // ONE-NOT:     scf.while
 // ONE:           scf.for
 // ONE:           scf.for
-// ONE:             %[[PARTIAL:.*]] = arith.cmpi eq
+// ONE:             %[[PARTIAL:.*]] = arith.ori
 // ONE:             tile.mma {{.*}} transpose_b
 // ONE:             %[[S:.*]] = tile.map
 // ONE-NOT:           0xFF800000
@@ -56,7 +56,7 @@
 // Scores and maxima in the branch: the side of a partial tile hides, the other does not.
 // SIDES-LABEL: func.func @causal_attend_8(
 // SIDES:           scf.for
-// SIDES:             %[[PARTIAL:.*]] = arith.cmpi eq
+// SIDES:             %[[PARTIAL:.*]] = arith.ori
 // SIDES:             tile.mma {{.*}} transpose_b
 // SIDES:             scf.if %[[PARTIAL]]
 // SIDES:               tile.map

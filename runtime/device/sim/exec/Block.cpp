@@ -36,10 +36,10 @@ bool isOfShared(FaultKind kind) {
 }
 
 /// The .shared variable at an address, or the last before it; empty if the kernel has none there.
-std::string describeShared(const detail::Kernel &kernel, uint64_t address, uint32_t sharedBytes) {
+std::string describeShared(const Kernel &kernel, uint64_t address, uint32_t sharedBytes) {
   address &= kOffsetMask; // of another block of the cluster, too
-  const detail::SharedArray *last = nullptr;
-  for (const detail::SharedArray &array : kernel.sharedArrays)
+  const SharedArray *last = nullptr;
+  for (const SharedArray &array : kernel.sharedArrays)
     if (array.begin <= address && (!last || array.begin > last->begin))
       last = &array;
   if (!last)
