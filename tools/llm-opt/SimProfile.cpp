@@ -11,10 +11,16 @@ namespace llmopt::cli {
 
 namespace {
 
-/// What fits a column of a table.
+constexpr size_t kMost = 27; ///< characters that fit the first column of a table
+
+/// A name's begin.
 std::string shortened(std::string_view text) {
-  constexpr size_t kMost = 27;
-  return text.size() <= kMost ? std::string(text) : std::string(text.substr(0, kMost - 3)) + "...";
+  return text.size() <= kMost ? std::string(text) : fmt::format("{}...", text.substr(0, kMost - 3));
+}
+/// A place's end, which has the line.
+std::string shortenedPlace(std::string_view text) {
+  return text.size() <= kMost ? std::string(text)
+                              : fmt::format("...{}", text.substr(text.size() - (kMost - 3)));
 }
 
 /// The file's name without its folder.
@@ -86,7 +92,7 @@ std::string profileText(const sim::Profile &profile, size_t most) {
                   "lanes", "mma", "global bytes", "sectors", "wavefronts", "ideal");
   for (const LineProfile &line : lines)
     text += fmt::format("{:<28}{:>14}{:>8.1f}{:>12}{:>14}{:>12}{:>14}{:>10}\n",
-                        shortened(placeOf(line)), line.warps,
+                        shortenedPlace(placeOf(line)), line.warps,
                         double(line.lanes) / double(line.warps), line.mma, line.globalBytes,
                         line.sectors, line.wavefronts, line.wavefrontsIdeal);
   if (hidden)

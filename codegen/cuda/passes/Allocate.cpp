@@ -84,7 +84,7 @@ private:
       return;
     Buffer &buffer = bufferFor(copy.getBuffer().getDefiningOp<memref::AllocaOp>());
     for (const Loop &loop : loops)
-      if (loop.op == copy->getParentOp()) {
+      if (loop.op == copy->getParentOfType<LoopLikeOpInterface>()) {
         buffer.first = std::min(buffer.first, loop.begin);
         buffer.last = std::max(buffer.last, loop.end);
       }
