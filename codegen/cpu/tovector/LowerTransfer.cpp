@@ -161,7 +161,7 @@ void prefetchAhead(Emit &emit, const Transfer &t, Value r) {
   for (int64_t line = 0; line < t.columns * bytes; line += kLine)
     memref::PrefetchOp::create(emit, t.base, ValueRange{emit.add(at, line / bytes)},
                                /*isWrite=*/false,
-                               /*localityHint=*/3, /*isDataCache=*/true);
+                               /*localityHint=*/2, /*isDataCache=*/true);
 }
 
 /// Emits a transfer twice where its stride is a run-time value: contiguous columns move by
