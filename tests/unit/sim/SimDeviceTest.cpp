@@ -197,3 +197,50 @@ TEST(SimDevice, WhatNoAddressSpaceHoldsIsRefused) {
               std::string::npos)
       << memory.status().message();
 }
+
+namespace {
+
+/// The increment, of plan arrays in one allocation: the numbers of in are items, those of out
+/// partials.
+bundle::Program makePlanned() {
+  bundle::Program program = makeProgram();
+  program.buffers[0] = {
+      "plan.items", bundle::BufferRole::Items, bundle::ElementType::I32, false, false, {-1}};
+  program.buffers[1] = {"plan.partial_out",
+                        bundle::BufferRole::PartialOut,
+                        bundle::ElementType::I32,
+                        false,
+                        false,
+                        {-1}};
+  return program;
+}
+
+} // namespace
+
+TEST(SimDevice, TellsTheArraysOfAPlanApart) {
+  Loaded s;
+  s.program = *s.device->load(makePlanned());
+  std::vector<uint32_t> zeros(64);
+  ASSERT_TRUE(s.stream->copyIn(s.in.data(), zeros.data(), 256).ok());
+  auto launch = [&](size_t inAt, size_t outAt) {
+    std::vector<uint8_t> bytes(80);
+    const void *pointers[2] = {s.in.data() + inAt, s.in.data() + outAt};
+    std::memcpy(&bytes[64], pointers, 16);
+    KernelCall call{0, bytes};
+    return s.stream->launch(*s.program, {&call, 1}, 1);
+  };
+  s.device->startProfiling();
+  ASSERT_TRUE(launch(0, 128).ok());
+  auto profiles = s.device->takeProfiles();
+  const std::vector<sim::BufferProfile> &buffers = profiles.at("increment").buffers;
+  ASSERT_EQ(buffers.size(), 2u);
+  EXPECT_EQ(buffers[0].name, "plan.items");
+  EXPECT_EQ(buffers[0].loadBytes, 128u);
+  EXPECT_EQ(buffers[1].name, "plan.partial_out");
+  EXPECT_EQ(buffers[1].storeBytes, 128u);
+  // Partials end where the items begin, which no kernel writes.
+  Status status = launch(64, 0);
+  EXPECT_NE(status.message().find("write-to-read-only"), std::string::npos) << status.message();
+  ASSERT_TRUE(s.device->lastFault());
+  EXPECT_EQ(s.device->lastFault()->buffer, "byte 0 of 'plan.items' (192 bytes)");
+}
