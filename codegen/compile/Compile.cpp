@@ -146,12 +146,14 @@ llvm::Expected<std::string> cudaStageText(func::FuncOp spec, Stage stage,
       all += text.text + "\n";
     return all;
   }
-  llvm::Expected<bundle::Program> program = compileSpec(spec, options);
+  CompileOptions ptxOnly = options;
+  ptxOnly.ptxOnly = true;
+  llvm::Expected<bundle::Program> program = compileSpec(spec, ptxOnly);
   if (!program)
     return program.takeError();
   for (const bundle::Kernel &kernel : program->kernels)
-    for (uint32_t i : kernel.otherImages)
-      all.append(program->images[i].bytes.begin(), program->images[i].bytes.end());
+    all.append(program->images[kernel.image].bytes.begin(),
+               program->images[kernel.image].bytes.end());
   return all;
 }
 
@@ -265,7 +267,11 @@ llvm::Expected<CudaBuild> llmopt::buildCudaText(func::FuncOp spec, const Compile
   CudaBuild build{
       std::move(lowered->program), std::move(lowered->schedule), std::move(lowered->kernels), {}};
   build.program.target = "cuda:" + options.cudaArch;
-  build.program.key = kernelKey(build.program.ir, build.schedule, options);
+  // Entries are named by the key of the program with machine code: PTX is the same text with and
+  // without it.
+  CompileOptions whole = options;
+  whole.ptxOnly = false;
+  build.program.key = kernelKey(build.program.ir, build.schedule, whole);
   for (Part &part : partsOf(*lowered->module, build.names)) {
     FailureOr<cuda::KernelText> text =
         cudaText(*part.module, *part.kernel, build.schedule, options, build.program);
@@ -273,6 +279,8 @@ llvm::Expected<CudaBuild> llmopt::buildCudaText(func::FuncOp spec, const Compile
       return diagnostics.take("lowering to CUDA failed");
     build.texts.push_back(std::move(*text));
   }
+  if (options.ptxOnly)
+    build.program.key = kernelKey(build.program.ir, build.schedule, options);
   return build;
 }
 

@@ -20,6 +20,8 @@ struct CompileOptions {
   /// Compile for this CUDA architecture ("sm_80") instead of the CPU.
   std::string cudaArch;
   runtime::CudaTarget cudaNumbers; ///< of it
+  /// No machine code: the simulator runs PTX, which takes half the time to make.
+  bool ptxOnly = false;
 };
 
 /// Options for the machine that runs this process, as LLMOPT_CPU_FEATURES lets it be seen.

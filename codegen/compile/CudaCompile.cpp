@@ -150,13 +150,19 @@ llvm::Error llmopt::addCudaKernels(llvm::MutableArrayRef<CudaBuild> builds,
     };
     return rank(a) < rank(b);
   });
+  std::string arch = options.cudaArch;
+  if (options.ptxOnly) {
+    runtime::StatusOr<runtime::CudaArch> chip = runtime::CudaArch::parse(arch);
+    if (!chip)
+      return llvm::createStringError(chip.status().message());
+    chip->isVirtual = true;
+    arch = chip->name();
+  }
   std::vector<cuda::KernelSource> sources;
   for (const Place &place : places) {
     const cuda::KernelText &text = place.build->texts[place.kernel];
-    sources.push_back({.text = text.text,
-                       .name = text.entry + ".cu",
-                       .arch = options.cudaArch,
-                       .lineInfo = true});
+    sources.push_back(
+        {.text = text.text, .name = text.entry + ".cu", .arch = arch, .lineInfo = true});
   }
   auto compiled = (*nvrtc)->compileAll(sources);
   for (CudaBuild &build : builds)
@@ -193,6 +199,7 @@ llvm::Error llmopt::addCudaKernels(llvm::MutableArrayRef<CudaBuild> builds,
 
 std::string llmopt::cudaKeyText(const CompileOptions &options) {
   auto nvrtc = cuda::Nvrtc::load();
-  return "cuda:" + options.cudaArch + "\n" + (nvrtc ? (*nvrtc)->version() : std::string("none")) +
-         "\n" + cuda::deviceLibraryText().str();
+  return "cuda:" + options.cudaArch + (options.ptxOnly ? " as PTX\n" : "\n") +
+         (nvrtc ? (*nvrtc)->version() : std::string("none")) + "\n" +
+         cuda::deviceLibraryText().str();
 }

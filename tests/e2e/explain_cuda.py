@@ -82,10 +82,19 @@ check(keys["counted"] == keys["predicted"] >= keys["least"] > 0, keys)
 # Also where warps share out the keys of a tile, Q is read once.
 check(figures["qo_bytes"]["counted"] == figures["qo_bytes"]["predicted"] > 0, figures)
 check(figures["kv_bytes_unique"]["counted"] == keys["least"], figures)
+# Lanes ask for an entry of a table many times, and it comes once: 13 entries for each sequence.
+table = facts["tables"]["block_table"]
+check(table["asked"] >= table["unique"] == table["least"] > 0, facts["tables"])
+check(table["least"] % 32 == 0 and table["least"] <= 2 * 3 * 32, table)
+for name in ("plan.items", "plan.rows", "plan.sequences"):
+    check(0 < facts["tables"][name]["unique"] <= facts["tables"][name]["least"], facts["tables"])
+tables = figures["table_bytes_unique"]
+check(tables["counted"] == sum(each["unique"] for each in facts["tables"].values()), facts)
+check(tables["least"] == sum(each["least"] for each in facts["tables"].values()), facts)
 check(figures["flops"]["counted"] >= figures["flops"]["least"] > 0, figures)
 check(all(kernel["estimate_us"]["time"] >= 0 for kernel in facts["kernels"]), facts)
 result = run(*arguments)
-for want in ("K and V bytes, each sector once", "estimate ", "limited by", "warp instr."):
+for want in ("K and V bytes, each sector once", "sectors once", "\n  block_table  ", "estimate ", "limited by", "warp instr."):
     check(want in result.stdout, f"no '{want}' in {result.stdout}")
 # Names of kernels are long: of the place of a line its end is shown.
 check(re.search(r"^\.\.\.\w+\.cu:\d+ ", result.stdout, re.MULTILINE), result.stdout)

@@ -54,6 +54,7 @@ public:
     spec = valueOf(harness::findSpec(*module));
     auto function = llvm::cast<mlir::func::FuncOp>(spec.function);
     CompileOptions options = valueOf(optionsFor("cuda:sm_80"));
+    options.ptxOnly = true;
     program = valueOf(compileSpec(function, options));
     checkCosts();
     splitTexts(valueOf(stageText(function, Stage::Cuda, options)));

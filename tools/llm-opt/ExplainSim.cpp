@@ -5,6 +5,7 @@
 #include "runtime/target/CudaTarget.h"
 #include "tools/llm-opt/Prepare.h"
 #include "tools/llm-opt/SimProfile.h"
+#include "tools/llm-opt/Tables.h"
 #include "tools/llm-opt/Traffic.h"
 #include "tools/llm-opt/Work.h"
 
@@ -87,6 +88,7 @@ constexpr std::pair<const char *, const char *> kFigures[] = {
     {"kv_bytes_unique", "K and V bytes, each sector once"},
     {"qo_bytes", "Q, O, LSE and partial bytes"},
     {"other_bytes", "bytes of tables, plan and masks"},
+    {"table_bytes_unique", "the same read, each sector once"},
     {"flops", "floating operations of mma"},
     {"shared_wavefronts", "shared wavefronts"},
 };
@@ -104,6 +106,12 @@ void print(const ordered_json &facts, const Profiles &profiles) {
     fmt::print("  {:<34}{:>15}{:>15}{:>15}\n", label, cell("counted"), cell("predicted"),
                cell("least"));
   }
+  fmt::print("\n  {:<34}{:>15}{:>15}{:>15}\n", "bytes loaded of", "asked", "sectors once",
+             "at least");
+  for (const auto &[name, table] : facts["tables"].items())
+    fmt::print("  {:<34}{:>15.0f}{:>15.0f}{:>15}\n", name, table["asked"].get<double>(),
+               table["unique"].get<double>(),
+               table.contains("least") ? fmt::format("{:.0f}", table["least"].get<double>()) : "-");
   for (const auto &kernel : facts["kernels"]) {
     const auto &estimate = kernel["estimate_us"];
     fmt::print("\nkernel {}: {} warp instructions, {:.1f} % mma; {} wavefronts ({} ideal); {} "
@@ -167,6 +175,23 @@ llvm::Error explainSimulated(mlir::func::FuncOp function, const std::string &dev
                       {"predicted", prediction.queryBytes},
                       {"least", work.queryBytes}};
   rows["other_bytes"] = {{"counted", traffic.others}};
+  std::map<std::string, double> leastTables =
+      leastOfTables(program, figures.plan, ready->shape, ready->call);
+  double least = 0;
+  bool allKnown = true;
+  ordered_json tables = ordered_json::object();
+  for (const auto &[name, table] : traffic.tables) {
+    tables[name] = {{"asked", table.asked}, {"unique", table.unique}};
+    std::optional<double> known = leastOf(leastTables, name);
+    allKnown &= known.has_value();
+    if (!known)
+      continue;
+    tables[name]["least"] = *known;
+    least += *known;
+  }
+  rows["table_bytes_unique"] = {{"counted", traffic.uniqueTables()}};
+  if (allKnown)
+    rows["table_bytes_unique"]["least"] = least;
   rows["flops"] = {{"counted", 2 * double(all.mmaMultiplyAdds)}, {"least", work.flops}};
   rows["shared_wavefronts"] = {{"counted", double(all.sharedWavefronts)},
                                {"least", double(all.sharedIdeal)}};
@@ -179,6 +204,7 @@ llvm::Error explainSimulated(mlir::func::FuncOp function, const std::string &dev
       {"shape", fmt::format("{} sequences, {} queries, {} keys", ready->shape.queryLengths.size(),
                             ready->shape.queryLengths[0], ready->shape.keyLengths[0])},
       {"figures", rows},
+      {"tables", tables},
       {"kernels", kernels}};
   if (json)
     fmt::print("{}\n", facts.dump());

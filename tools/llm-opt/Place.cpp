@@ -25,7 +25,10 @@ llvm::Expected<Place> openPlace(const std::string &name, bool cached) {
 llvm::Expected<CompileOptions> optionsFor(const runtime::Device *device) {
   if (!device || device->facts().kind == runtime::DeviceKind::Cpu)
     return hostOptions();
-  return llmopt::optionsFor("cuda:" + device->facts().arch);
+  llvm::Expected<CompileOptions> options = llmopt::optionsFor("cuda:" + device->facts().arch);
+  if (options)
+    options->ptxOnly = device->facts().kind == runtime::DeviceKind::Sim;
+  return options;
 }
 
 } // namespace llmopt::cli

@@ -1,5 +1,5 @@
-// llm-opt sim: runs any PTX file on the simulator: what it computes, what it
-// does wrong, and what it costs.
+// llm-opt sim: runs any kernel, from PTX or CUDA C++, on the simulator: what it computes, what
+// it does wrong, and what it costs.
 #include "runtime/base/File.h"
 #include "runtime/device/sim/Simulator.h"
 #include "tools/llm-opt/Command.h"
@@ -7,6 +7,7 @@
 #include "tools/llm-opt/Options.h"
 #include "tools/llm-opt/SimLaunch.h"
 #include "tools/llm-opt/SimProfile.h"
+#include "tools/llm-opt/SimSource.h"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -72,10 +73,9 @@ void printTable(const ordered_json &counters, const std::string &indent = "") {
   }
 }
 
-constexpr uint64_t kMaxPtxBytes = 64 << 20;
-
 struct Settings {
-  std::string ptx, launch, device = "sim";
+  SimSource source;
+  std::string savePtx, launch, device = "sim";
   bool json = false, profile = false, relaxed = false;
   sim::Options options;
 };
@@ -99,11 +99,14 @@ runtime::Status simulate(const Settings &settings, const sim::Module &module, Si
 
 runtime::Status run(const Settings &settings, sim::Fault &fault, sim::Counters &counters,
                     sim::Profile &profile, std::vector<sim::Fault> &warnings) {
-  runtime::StatusOr<std::vector<uint8_t>> text = runtime::readFile(settings.ptx, kMaxPtxBytes);
+  runtime::StatusOr<SimText> text = readSimSource(settings.source);
   if (!text)
     return text.status();
+  std::vector<uint8_t> ptx(text->ptx.begin(), text->ptx.end());
+  if (!settings.savePtx.empty())
+    LLMOPT_RETURN_IF_ERROR(runtime::writeFileAtomic(settings.savePtx, ptx));
   runtime::StatusOr<std::shared_ptr<const sim::Module>> module =
-      sim::loadPtx({reinterpret_cast<const char *>(text->data()), text->size()}, settings.ptx);
+      sim::loadPtx(text->ptx, text->name);
   if (!module)
     return module.status();
   SimLaunch launch;
@@ -111,7 +114,7 @@ runtime::Status run(const Settings &settings, sim::Fault &fault, sim::Counters &
   LLMOPT_RETURN_IF_ERROR(
       settings.device == "sim"
           ? simulate(settings, **module, launch, fault, counters, profile, warnings)
-          : runOnDriver(settings.device, *text, **module, launch));
+          : runOnDriver(settings.device, ptx, **module, launch));
   for (const SimArray &array : launch.arrays)
     if (!array.output.empty())
       LLMOPT_RETURN_IF_ERROR(runtime::writeNpy(array.array, array.output));
@@ -121,14 +124,27 @@ runtime::Status run(const Settings &settings, sim::Fault &fault, sim::Counters &
 } // namespace
 
 int simCommand(int argc, char **argv) {
-  CLI::App app{"Runs a kernel of a PTX file without a GPU: every access checked, traffic counted",
+  CLI::App app{"Runs a kernel from PTX or CUDA C++ without a GPU: every access checked, traffic "
+               "counted",
                "llm-opt sim"};
   Settings settings;
-  app.add_option("ptx", settings.ptx, "PTX text, as NVRTC, nvcc or Triton write it")->required();
+  app.add_option(
+         "kernel", settings.source.path,
+         "PTX text, as NVRTC, nvcc or Triton write it; or CUDA C++ in a file NAME.cu, which "
+         "NVRTC compiles")
+      ->required();
   app.add_option("--launch", settings.launch, "kernel, grid, block and arrays, as JSON")
       ->required();
   app.add_option("--device", settings.device,
                  "sim; or cuda and cuda:NUMBER: the kernel on a GPU, to compare (sim)");
+  app.add_option("--arch", settings.source.arch, "of CUDA C++: compile for it (sm_80)");
+  app.add_option("-D,--define-macro", settings.source.defines, "of CUDA C++: NAME or NAME=VALUE")
+      ->allow_extra_args(false);
+  app.add_option("-I,--include-path", settings.source.includes,
+                 "of CUDA C++: a folder of headers; there are none otherwise")
+      ->allow_extra_args(false);
+  app.add_option("--save-ptx", settings.savePtx,
+                 "write the PTX here, in which faults and --json count lines");
   app.add_flag("--json", settings.json, "print JSON");
   app.add_option("--threads", settings.options.threads, "host threads; 0: all");
   app.add_option("--seed", settings.options.seed,

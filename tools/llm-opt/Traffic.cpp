@@ -17,7 +17,16 @@ bool isRowRole(bundle::BufferRole role) {
          role == BufferRole::PartialOut || role == BufferRole::PartialLse;
 }
 
+bool isQuery(bundle::BufferRole role) { return role == bundle::BufferRole::Query; }
+
 } // namespace
+
+double Traffic::uniqueTables() const {
+  double all = 0;
+  for (const auto &[name, table] : tables)
+    all += table.unique;
+  return all;
+}
 
 Traffic trafficOf(const bundle::Program &program, const Profiles &profiles) {
   Traffic traffic;
@@ -34,8 +43,19 @@ Traffic trafficOf(const bundle::Program &program, const Profiles &profiles) {
       if (holds(isKeyRole)) {
         traffic.keys += bytes;
         traffic.uniqueKeys += double(buffer.uniqueLoadBytes + buffer.uniqueStoreBytes);
+      } else if (holds(isRowRole)) {
+        traffic.queries += bytes;
+        if (holds(isQuery))
+          traffic.queryLoads += double(buffer.loadBytes);
+        else
+          traffic.uniquePartials += double(buffer.uniqueLoadBytes);
       } else {
-        (holds(isRowRole) ? traffic.queries : traffic.others) += bytes;
+        traffic.others += bytes;
+        if (!buffer.loadBytes)
+          continue;
+        TableTraffic &table = traffic.tables[buffer.name];
+        table.asked += double(buffer.loadBytes);
+        table.unique += double(buffer.uniqueLoadBytes);
       }
     }
   }

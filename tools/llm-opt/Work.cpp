@@ -227,6 +227,26 @@ Work workOf(const bundle::Program &program, const harness::Shape &shape,
   return work;
 }
 
+std::vector<KeySet> visibleKeys(const bundle::Program &program, const harness::Shape &shape,
+                                const harness::Call &call) {
+  const bundle::AttentionFacts &facts = program.facts;
+  BoundScalars scalars = scalarsOf(program, call, 0, facts.queryHeads);
+  std::vector<KeySet> all;
+  for (size_t s = 0; s < shape.queryLengths.size(); ++s) {
+    int64_t queries = shape.queryLengths[s], keys = shape.keyLengths[s];
+    runtime::SequenceShape sequence{.queryLen = queries, .keyLen = keys};
+    BoundInputs inputs{runtime::positionOf(facts, sequence, 0),
+                       runtime::positionOf(facts, sequence, queries - 1),
+                       queries,
+                       keys,
+                       scalars.values,
+                       scalars.perHeadMin,
+                       scalars.perHeadMax};
+    all.push_back(queries > 0 ? bundle::evaluate(facts.may, inputs) : KeySet());
+  }
+  return all;
+}
+
 Prediction predict(const bundle::Program &program, const runtime::Plan &plan,
                    const harness::Call &call) {
   if (!program.facts.kvHeads)

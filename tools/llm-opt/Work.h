@@ -2,6 +2,7 @@
 // and what its plan will visit.
 #pragma once
 
+#include "runtime/bundle/BoundsEval.h"
 #include "runtime/bundle/Program.h"
 #include "runtime/plan/Plan.h"
 #include "tools/harness/Call.h"
@@ -19,6 +20,10 @@ struct Work {
 /// Of an attention program; zeros for others. Counts by the mask's MAY intervals, so keys
 /// hidden by data alone (a boolean tensor, a bias of -inf) count as visible.
 Work workOf(const bundle::Program &program, const harness::Shape &shape, const harness::Call &call);
+
+/// Of each sequence the keys that some query MAY see with some head.
+std::vector<bundle::KeySet> visibleKeys(const bundle::Program &program, const harness::Shape &shape,
+                                        const harness::Call &call);
 
 /// Tiles by class. `empty` ones are never visited; `full` ones take no mask.
 struct TileClasses {

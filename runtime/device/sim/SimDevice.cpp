@@ -3,6 +3,7 @@
 #include "runtime/bundle/BundleIO.h"
 #include "runtime/device/HostStream.h"
 #include "runtime/device/sim/SimProgram.h"
+#include "runtime/device/sim/UnwrittenMemory.h"
 
 #include <cstring>
 
@@ -13,6 +14,9 @@ namespace {
 /// Blocks that a plan may count on running at a time: enough for every way to
 /// split work to come up, few enough that small batches stay quick.
 constexpr uint32_t kUnits = 8;
+
+/// Allocations from here on take no memory until they are written.
+constexpr size_t kLarge = size_t{64} << 20;
 
 } // namespace
 
@@ -47,21 +51,33 @@ std::shared_ptr<SimDevice> SimDevice::create(std::optional<CudaArch> chip,
 }
 
 StatusOr<DeviceMemory> SimDevice::allocate(size_t bytes) {
-  StatusOr<DeviceMemory> memory = allocateHost(shared_from_this(), bytes);
+  StatusOr<DeviceMemory> memory =
+      bytes < kLarge ? allocateHost(shared_from_this(), bytes) : allocateLarge(bytes);
   if (!memory || bytes == 0)
     return memory;
-  std::memset(memory->data(), 0xff, bytes); // NaN in every format, until it is written
+  if (bytes < kLarge)
+    std::memset(memory->data(), 0xff, bytes); // NaN in every format, until it is written
   std::lock_guard lock(mutex);
   allocations[reinterpret_cast<uint64_t>(memory->data())] = bytes;
   return memory;
 }
 
-void SimDevice::release(void *memory, size_t) noexcept {
+StatusOr<DeviceMemory> SimDevice::allocateLarge(size_t bytes) {
+  StatusOr<void *> memory = sim::mapUnwritten(bytes);
+  if (!memory)
+    return memory.status().withContext(fmt::format("device '{}'", described.name));
+  return DeviceMemory(shared_from_this(), *memory, bytes);
+}
+
+void SimDevice::release(void *memory, size_t bytes) noexcept {
   {
     std::lock_guard lock(mutex);
     allocations.erase(reinterpret_cast<uint64_t>(memory));
   }
-  releaseHost(memory);
+  if (bytes < kLarge)
+    releaseHost(memory);
+  else
+    sim::unmapUnwritten(memory, bytes);
 }
 
 std::optional<std::pair<uint64_t, uint64_t>> SimDevice::allocationOf(uint64_t address) const {

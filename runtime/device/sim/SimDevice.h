@@ -42,6 +42,7 @@ private:
   friend class SimProgram;
 
   SimDevice(std::optional<CudaArch> chip, const sim::Options &options);
+  StatusOr<DeviceMemory> allocateLarge(size_t bytes);
   void release(void *memory, size_t bytes) noexcept override;
   std::shared_ptr<SimDevice> self() {
     return std::static_pointer_cast<SimDevice>(shared_from_this());

@@ -1,5 +1,6 @@
 #include "runtime/device/sim/SimProgram.h"
 
+#include <algorithm>
 #include <cstring>
 
 namespace llmopt::runtime {
@@ -87,10 +88,11 @@ bool writtenBy(bundle::KernelKind kind, BufferRole role) {
 
 /// The allocations that the parameter block points to, under the names of the
 /// arrays in them; nothing else can be touched. One that holds an array which
-/// kernels write may be written.
+/// kernels write may be written. Of a plan, whose arrays follow each other in an
+/// allocation of its own, each array ends where the next one begins.
 Status SimProgram::registerBuffers(const KernelCall &call) const {
   struct Entry {
-    uint64_t bytes = 0;
+    uint64_t end = 0;
     std::string names;
     bool written = false;
   };
@@ -108,14 +110,17 @@ Status SimProgram::registerBuffers(const KernelCall &call) const {
     auto allocation = simDevice->allocationOf(address);
     if (!allocation)
       continue; // absent; a kernel that reads it all the same has a fault
-    Entry &entry = entries[allocation->first];
-    entry.bytes = allocation->second;
+    Entry &entry = entries[buffer.role >= BufferRole::ItemOffsets ? address : allocation->first];
+    entry.end = allocation->first + allocation->second;
     entry.names += (entry.names.empty() ? "" : ", ") + buffer.name;
     entry.written |= buffer.output || writtenBy(held.kernels[call.kernel].kind, buffer.role);
   }
-  for (const auto &[address, entry] : entries) {
+  for (auto it = entries.begin(); it != entries.end(); ++it) {
+    const auto &[address, entry] = *it;
+    auto next = std::next(it);
+    uint64_t end = next == entries.end() ? entry.end : std::min(entry.end, next->first);
     LLMOPT_RETURN_IF_ERROR(
-        memory.add(reinterpret_cast<const void *>(address), entry.bytes, entry.names,
+        memory.add(reinterpret_cast<const void *>(address), end - address, entry.names,
                    entry.written ? sim::Access::ReadWrite : sim::Access::ReadOnly));
     registered.push_back(address);
   }

@@ -61,7 +61,10 @@ TEST(SpecKey, IsAnotherForAnotherSpecTargetAndOption) {
   expectNew(specText("causal and window<7>"), host, "mask");
   for (const char *target : {"cuda:sm_80", "cuda:sm_86", "cuda:sm_90"})
     expectNew(specText("causal"), optionsOf(target), target);
-  CompileOptions other = host;
+  CompileOptions other = optionsOf("cuda:sm_80");
+  other.ptxOnly = true;
+  expectNew(specText("causal"), other, "PTX alone");
+  other = host;
   other.cpu.features += ",-avx512f";
   expectNew(specText("causal"), other, "features");
   other = host;
@@ -90,6 +93,34 @@ TEST(SpecKey, NamesTheDevicesCompiler) { // another toolkit, or none
     GTEST_SKIP() << "no NVRTC to compare with";
   EXPECT_NE(keyOf(specText("causal"), optionsOf("cuda:sm_80")), without);
   EXPECT_EQ(keyOf(specText("causal"), optionsOf("cpu")), cpu) << "a CPU kernel needs none";
+}
+
+/// What the simulator runs is what machine code is made from, to the byte.
+TEST(PtxOnly, IsThePtxOfTheProgramWithMachineCode) {
+  if (std::string problem = problemOf("sim"); !problem.empty())
+    GTEST_SKIP() << problem;
+  std::unique_ptr<cli::SpecFile> file = cli::SpecFile::parse(specText("causal"), "test");
+  auto compile = [&](const CompileOptions &options) {
+    llvm::Expected<bundle::Program> program = compileSpec(file->specs().front(), options);
+    EXPECT_TRUE(bool(program));
+    return program ? std::move(*program) : bundle::Program();
+  };
+  for (const char *target : {"cuda:sm_80", "cuda:sm_90"}) {
+    SCOPED_TRACE(target);
+    CompileOptions options = optionsOf(target);
+    bundle::Program whole = compile(options);
+    options.ptxOnly = true;
+    bundle::Program alone = compile(options);
+    EXPECT_EQ(alone.target, target);
+    ASSERT_EQ(alone.kernels.size(), whole.kernels.size());
+    EXPECT_EQ(alone.images.size(), alone.kernels.size());
+    for (size_t i = 0; i < alone.kernels.size(); ++i) {
+      const bundle::Image &ptx = alone.images[alone.kernels[i].image];
+      EXPECT_EQ(ptx.format, bundle::ImageFormat::Ptx);
+      EXPECT_EQ(alone.kernels[i].entry, whole.kernels[i].entry);
+      EXPECT_EQ(ptx, whole.images[whole.kernels[i].otherImages.at(0)]);
+    }
+  }
 }
 
 } // namespace llmopt::test

@@ -29,9 +29,9 @@ Simulated::Simulated(const std::string &text, const std::string &arch)
   if (!module)
     throw std::runtime_error("the spec does not parse: " + text);
   spec = valueOf(harness::findSpec(*module));
-  CompileOptions options = valueOf(optionsFor("cuda:" + arch));
-  program = valueOf(compileSpec(llvm::cast<mlir::func::FuncOp>(spec.function), options));
   cli::Place place = valueOf(cli::openPlace("sim:" + arch, /*cached=*/false));
+  CompileOptions options = valueOf(cli::optionsFor(place.device.get()));
+  program = valueOf(compileSpec(llvm::cast<mlir::func::FuncOp>(spec.function), options));
   runner = valueOf(cli::Runner::load({program}, place));
 }
 

@@ -7,6 +7,7 @@
 #include "runtime/device/sim/SimDevice.h"
 #include "tests/support/Compiler.h"
 #include "tools/llm-opt/Prepare.h"
+#include "tools/llm-opt/Tables.h"
 #include "tools/llm-opt/Traffic.h"
 #include "tools/llm-opt/Work.h"
 
@@ -41,7 +42,14 @@ struct Measured {
   cli::Work work;
   cli::Prediction prediction;
 
-  double keyBytes = 0;  ///< loaded from K and V
+  double keyBytes = 0; ///< loaded from K and V
+  /// Loaded from K, V, Q, as lanes asked for it, and from tables and plan, each sector once, as
+  /// caches let it pass; and the least of that.
+  double reads = 0, leastReads = 0;
+  /// Partials that were read to be merged, and those that the plan has.
+  double partials = 0, plannedPartials = 0;
+  std::map<std::string, cli::TableTraffic> tables;
+  std::map<std::string, double> leastTables;
   double conflicts = 0; ///< wavefronts over their ideal, of ldmatrix and cp.async
 };
 
@@ -69,10 +77,23 @@ public:
     for (auto &[entry, counters] : device->takeCounters())
       measured.counters += counters;
     cli::Profiles profiles = device->takeProfiles();
-    measured.keyBytes = cli::trafficOf(runner->program(), profiles).keys;
+    cli::Traffic traffic = cli::trafficOf(runner->program(), profiles);
+    measured.keyBytes = traffic.keys;
     measured.conflicts = cli::matrixConflicts(profiles);
     measured.work = cli::workOf(runner->program(), ready.shape, ready.call);
     measured.prediction = cli::predict(runner->program(), figures.plan, ready.call);
+    measured.tables = traffic.tables;
+    measured.leastTables =
+        cli::leastOfTables(runner->program(), figures.plan, ready.shape, ready.call);
+    measured.reads = traffic.keys + traffic.queryLoads + traffic.uniqueTables();
+    const harness::HostArray &q = *ready.call.find("q");
+    measured.leastReads =
+        measured.work.keyBytes + double(q.elements()) * double(reference::sizeOf(q.type));
+    for (const auto &[name, table] : measured.tables)
+      measured.leastReads += cli::leastOf(measured.leastTables, name).value_or(0);
+    measured.partials = traffic.uniquePartials;
+    measured.plannedPartials =
+        double(figures.plan.partialRows) * (runner->program().facts.dV + 1) * sizeof(float);
     return measured;
   }
 
@@ -118,6 +139,16 @@ TEST_F(SimGates, decode_reads_each_visible_key_once) {
       Measured measured = kernel.measure(shapeOf({1, 1, 1}, {keys, keys, keys}));
       EXPECT_GE(measured.keyBytes, measured.work.keyBytes);
       EXPECT_LE(measured.keyBytes, 1.02 * measured.work.keyBytes);
+      EXPECT_LE(measured.reads, 1.02 * measured.leastReads);
+      EXPECT_NEAR(measured.partials, measured.plannedPartials, 32); // the end of a sector
+      // Of a table no sector that holds nothing to read; the first tile of a window may begin
+      // with pages that are not visible, and has their entries read.
+      ASSERT_TRUE(measured.tables.contains("block_table"));
+      for (const auto &[name, table] : measured.tables) {
+        double more = name == "block_table" ? 3 * 32 : 0;
+        EXPECT_LE(table.unique, cli::leastOf(measured.leastTables, name).value_or(0) + more)
+            << name;
+      }
     }
   }
 }

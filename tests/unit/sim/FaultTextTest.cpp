@@ -73,13 +73,13 @@ const Mistake kMistakes[] = {
      "  bra.uni B;\nA:\n  HERE vote.sync.any.pred %p2, %p1, -1;\nB:",
      "divergent-sync in kernel 'k', block (0, 0, 0), warp 0, lane 0: lanes "
      "0x000000ff wait for lanes 0xffffff00, which never come (lanes 0xffffff00 at "
-     "line 27)"},
+     "line 27 (k.cu:5 of spec.mlir:2))"},
     {FaultKind::DivergentSync,
      "  setp.lt.u32 %p1, %r0, 8;\n  @%p1 bra A;\n  bar.sync 0;\n  bra.uni B;\nA:\n"
      "  HERE bar.sync 1;\nB:",
      "divergent-sync in kernel 'k', block (0, 0, 0), warp 0, lane 0: lanes "
      "0x000000ff wait for lanes 0xffffff00, which never come (lanes 0xffffff00 at "
-     "line 27)"},
+     "line 27 (k.cu:5 of spec.mlir:2))"},
     {FaultKind::InvalidLane, "  HERE shfl.sync.bfly.b32 %r3, %r0, 1, 31, 0xff;",
      "invalid-lane in kernel 'k', block (0, 0, 0), warp 0, lane 8: the lane is not"
      " in its own member mask 0x000000ff"},
@@ -91,15 +91,17 @@ const Mistake kMistakes[] = {
      "  setp.eq.u32 %p1, %r1, 0;\n  @%p1 bra A;\n  bar.sync 0;\n  bra.uni B;\nA:\n"
      "  HERE bar.sync 1;\nB:",
      "deadlock in kernel 'k', block (0, 0, 0), warp 0: no warp of the block can go"
-     " on; waiting: warp 0 lanes 0xffffffff at line 32 (barrier 1), warp 1 lanes "
-     "0xffffffff at line 27 (barrier 0)",
+     " on; waiting: warp 0 lanes 0xffffffff at line 32 (k.cu:7 of spec.mlir:3) (barrier 1), warp 1 "
+     "lanes "
+     "0xffffffff at line 27 (k.cu:5 of spec.mlir:2) (barrier 0)",
      64},
     {FaultKind::TransactionCount,
      "  setp.eq.u32 %p1, %r0, 0;\n  @%p1 mbarrier.init.shared::cta.b64 [bar], 1;\n"
      "  @%p1 mbarrier.arrive.expect_tx.shared::cta.b64 _, [bar], 272;\n  bar.sync 0;\nW:\n"
      "  HERE mbarrier.try_wait.parity.shared::cta.b64 %p2, [bar], 0;\n  @!%p2 bra W;",
      "transaction-count in kernel 'k', block (0, 0, 0), warp 0: no warp of the "
-     "block can go on; waiting: warp 0 lanes 0xffffffff at line 32 (mbarrier at "
+     "block can go on; waiting: warp 0 lanes 0xffffffff at line 32 (k.cu:7 of spec.mlir:3) "
+     "(mbarrier at "
      "0x1000, phase 0: 0 of 1 arrivals and 272 bytes are missing)"},
     {FaultKind::IncompleteBarrier, "  HERE bar.arrive 3, 256;",
      "incomplete-barrier in kernel 'k', block (0, 0, 0), warp 0: the block has "
@@ -115,19 +117,44 @@ const Mistake kMistakes[] = {
      "that has none"},
     {FaultKind::SharedRace, "  and.b32 %r3, %r2, 127;\n  HERE st.shared.u32 [%r3], %r0;",
      "shared-race in kernel 'k', block (0, 0, 0), warp 1, lane 0: store of 4 bytes"
-     " of shared memory races with the store of warp 0 lane 0 at line 28: nothing "
+     " of shared memory races with the store of warp 0 lane 0 at line 28 (k.cu:7 of spec.mlir:3): "
+     "nothing "
      "orders the two; address 0x0, byte 0 of 's' (4096 bytes)",
      64},
     {FaultKind::GlobalRace, "  HERE st.global.u32 [%d4], %r0;",
      "global-race in kernel 'k', block (1, 0, 0), warp 0, lane 0: store of 4 bytes"
-     " of global memory races with a store of block (0, 0, 0): nothing orders the "
-     "two; address OUT+0, byte 0 of 'out' (4096 bytes)",
+     " of global memory races with a store of block (0, 0, 0) at line 27 "
+     "(k.cu:7 of spec.mlir:3): nothing orders the two; address OUT+0, byte 0 of 'out' (4096 bytes)",
      32, 2},
+    {FaultKind::SharedRace,
+     "  setp.eq.u32 %p1, %r1, 1;\n  xor.b32 %r4, %r2, 128;\n  st.shared.u32 [%r2], %r0;\n"
+     "  HERE @%p1 ld.shared.u32 %r3, [%r4];",
+     "shared-race in kernel 'k', block (0, 0, 0), warp 1, lane 0: load of 4 bytes of shared memory "
+     "races with the store of warp 0 lane 0 at line 27 (k.cu:5 of spec.mlir:2): nothing orders the "
+     "two; address 0x0, byte 0 of 's' (4096 bytes)",
+     64},
+    {FaultKind::GlobalRace,
+     "  mov.u32 %r6, %ctaid.x;\n  setp.eq.u32 %p1, %r6, 1;\n  @!%p1 ld.global.u32 %r3, [%d4];\n"
+     "  HERE @%p1 st.global.u32 [%d4], %r0;",
+     "global-race in kernel 'k', block (1, 0, 0), warp 0, lane 0: store of 4 bytes of global "
+     "memory races with a load of block (0, 0, 0) at line 27 (k.cu:5 of spec.mlir:2): nothing "
+     "orders the two; "
+     "address OUT+0, byte 0 of 'out' (4096 bytes)",
+     32, 2},
+    {FaultKind::GlobalRace,
+     "  mov.u32 %r6, %ctaid.x;\n  setp.eq.u32 %p1, %r6, 2;\n  @!%p1 ld.global.u32 %r3, [%d4];\n"
+     "  HERE @%p1 st.global.u32 [%d4], %r0;",
+     "global-race in kernel 'k', block (2, 0, 0), warp 0, lane 0: store of 4 bytes of global "
+     "memory races with a load of several blocks, one of them at line 27 (k.cu:5 of spec.mlir:2): "
+     "nothing orders the two; "
+     "address OUT+0, byte 0 of 'out' (4096 bytes)",
+     32, 3},
     {FaultKind::UnfinishedCopy,
      "  cp.async.ca.shared.global [%r2], [%d3], 4;\n  cp.async.commit_group;\n"
      "  cp.async.wait_group 1;\n  HERE ld.shared.u32 %r3, [%r2];",
      "unfinished-copy in kernel 'k', block (0, 0, 0), warp 0, lane 0: load of 4 "
-     "bytes of shared memory to which the copy that warp 0 lane 0 began at line 25"
+     "bytes of shared memory to which the copy that warp 0 lane 0 began at line 25 (k.cu:5 of "
+     "spec.mlir:2)"
      " is still under way: the same thread has not waited for it; address 0x0, "
      "byte 0 of 's' (4096 bytes)"},
     {FaultKind::UnfinishedProduct,
@@ -145,7 +172,8 @@ const Mistake kMistakes[] = {
      PRODUCT "  st.shared.u32 [%r2], %r0;\n  bar.sync 0;\n  wgmma.fence.sync.aligned;\n"
              "  HERE " MULTIPLY "  wgmma.wait_group.sync.aligned 0;",
      "missing-proxy-fence in kernel 'k', block (0, 0, 0), warp 0: wgmma reads what"
-     " warp 0 stored at line 34, without a fence.proxy.async in between; address "
+     " warp 0 stored at line 34 (k.cu:5 of spec.mlir:2), without a fence.proxy.async in between; "
+     "address "
      "0x0, byte 0 of 's' (4096 bytes)",
      128},
     {FaultKind::UnprovenRelease,
@@ -153,7 +181,8 @@ const Mistake kMistakes[] = {
              "  wgmma.wait_group.sync.aligned 0;\n  setp.eq.u32 %p3, %r1, 0;\n"
              "  HERE @%p3 st.shared.u32 [%r2], %r0;",
      "unproven-release in kernel 'k', block (0, 0, 0), warp 0, lane 0: store of 4 "
-     "bytes of shared memory that the wgmma of warp 1 at line 35 reads: what frees"
+     "bytes of shared memory that the wgmma of warp 1 at line 35 (k.cu:5 of spec.mlir:2) reads: "
+     "what frees"
      " them follows the wait of warp 0 only, and the warpgroup was not "
      "synchronised before; the ISA does not say that one warp's wait is enough; "
      "address 0x0, byte 0 of 's' (4096 bytes)",
@@ -165,7 +194,7 @@ const Mistake kMistakes[] = {
      "[bar];\nW:\n"
      "  mbarrier.try_wait.parity.shared::cta.b64 %p2, [bar], 0;\n  @!%p2 bra W;\nEND:",
      "unproven-init in kernel 'k', block (0, 0, 0), warp 0, lane 0: the copy "
-     "arrives at an mbarrier that was initialised at line 27, without a "
+     "arrives at an mbarrier that was initialised at line 27 (k.cu:5 of spec.mlir:2), without a "
      "fence.mbarrier_init or fence.proxy.async in between; address 0x1000, byte 0 of 'bar' "
      "(8 bytes)"},
     {FaultKind::StepBudget, "L:\n  HERE bra.uni L;",

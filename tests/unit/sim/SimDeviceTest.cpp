@@ -3,6 +3,9 @@
 
 #include "tests/unit/sim/Support.h"
 
+#include <fstream>
+#include <unistd.h>
+
 using namespace llmopt;
 using namespace llmopt::runtime;
 
@@ -142,4 +145,102 @@ TEST(SimDevice, RefusesWhatItCannotRun) {
   broken.kernels[0].entry = "other";
   EXPECT_EQ(failure(broken),
             "DataLoss: program 'increment': the PTX for compute_80 has no kernel 'other'");
+}
+
+namespace {
+
+/// Bytes of this process in memory; 0 where the system does not tell.
+size_t residentBytes() {
+  std::ifstream file("/proc/self/statm");
+  size_t all = 0, resident = 0;
+  file >> all >> resident;
+  return resident * size_t(sysconf(_SC_PAGESIZE));
+}
+
+} // namespace
+
+TEST(SimDevice, LargeMemoryIsUnwrittenAndTakesNone) {
+  Loaded s;
+  constexpr size_t kBytes = (size_t{5} << 30) + 12345;
+  size_t before = residentBytes();
+  StatusOr<DeviceMemory> large = s.device->allocate(kBytes);
+  if (!large)
+    GTEST_SKIP() << large.status().message();
+  const uint32_t written = 7;
+  uint32_t read[2] = {};
+  uint8_t *far = large->data() + (size_t{1} << 32) + 64;
+  ASSERT_TRUE(s.stream->copyIn(far, &written, sizeof(written)).ok());
+  ASSERT_TRUE(s.stream->copyOut(read, far, sizeof(read)).ok());
+  EXPECT_EQ(read[0], 7u);
+  EXPECT_EQ(read[1], 0xffffffffu);
+  for (size_t at : {size_t{0}, size_t{1} << 20, size_t{1} << 32, kBytes - 1})
+    EXPECT_EQ(large->data()[at], 0xff) << at;
+  EXPECT_LT(residentBytes(), before + (size_t{100} << 20));
+  // Copied where it was written, and nowhere else.
+  EXPECT_EQ(far[-(16 << 20)], 0xff);
+  // A kernel may use it to its end.
+  s.in = *std::move(large);
+  std::memcpy(s.in.data(), &written, sizeof(written));
+  std::vector<uint8_t> block = s.block();
+  KernelCall call{0, block};
+  ASSERT_TRUE(s.stream->launch(*s.program, {&call, 1}, 1).ok());
+  ASSERT_TRUE(s.stream->copyOut(read, s.out.data(), sizeof(read)).ok());
+  EXPECT_EQ(read[0], 8u);
+  EXPECT_EQ(read[1], 0u); // of unwritten bits the sum with 1
+}
+
+TEST(SimDevice, WhatNoAddressSpaceHoldsIsRefused) {
+  StatusOr<DeviceMemory> memory = SimDevice::create()->allocate(size_t{1} << 60);
+  ASSERT_FALSE(memory);
+  EXPECT_EQ(memory.status().code(), StatusCode::ResourceExhausted);
+  EXPECT_TRUE(memory.status().message().find("no 1152921504606846976 bytes of address space") !=
+              std::string::npos)
+      << memory.status().message();
+}
+
+namespace {
+
+/// The increment, of plan arrays in one allocation: the numbers of in are items, those of out
+/// partials.
+bundle::Program makePlanned() {
+  bundle::Program program = makeProgram();
+  program.buffers[0] = {
+      "plan.items", bundle::BufferRole::Items, bundle::ElementType::I32, false, false, {-1}};
+  program.buffers[1] = {"plan.partial_out",
+                        bundle::BufferRole::PartialOut,
+                        bundle::ElementType::I32,
+                        false,
+                        false,
+                        {-1}};
+  return program;
+}
+
+} // namespace
+
+TEST(SimDevice, TellsTheArraysOfAPlanApart) {
+  Loaded s;
+  s.program = *s.device->load(makePlanned());
+  std::vector<uint32_t> zeros(64);
+  ASSERT_TRUE(s.stream->copyIn(s.in.data(), zeros.data(), 256).ok());
+  auto launch = [&](size_t inAt, size_t outAt) {
+    std::vector<uint8_t> bytes(80);
+    const void *pointers[2] = {s.in.data() + inAt, s.in.data() + outAt};
+    std::memcpy(&bytes[64], pointers, 16);
+    KernelCall call{0, bytes};
+    return s.stream->launch(*s.program, {&call, 1}, 1);
+  };
+  s.device->startProfiling();
+  ASSERT_TRUE(launch(0, 128).ok());
+  auto profiles = s.device->takeProfiles();
+  const std::vector<sim::BufferProfile> &buffers = profiles.at("increment").buffers;
+  ASSERT_EQ(buffers.size(), 2u);
+  EXPECT_EQ(buffers[0].name, "plan.items");
+  EXPECT_EQ(buffers[0].loadBytes, 128u);
+  EXPECT_EQ(buffers[1].name, "plan.partial_out");
+  EXPECT_EQ(buffers[1].storeBytes, 128u);
+  // Partials end where the items begin, which no kernel writes.
+  Status status = launch(64, 0);
+  EXPECT_NE(status.message().find("write-to-read-only"), std::string::npos) << status.message();
+  ASSERT_TRUE(s.device->lastFault());
+  EXPECT_EQ(s.device->lastFault()->buffer, "byte 0 of 'plan.items' (192 bytes)");
 }

@@ -20,17 +20,17 @@ std::string_view SharedChecks::nameOfCopy(const Warp &warp, uint32_t pc) {
 bool SharedChecks::reportBulk(const Toucher &by, const Record &record, uint32_t address,
                               uint32_t bytes) {
   by.warp.fault(FaultKind::UnfinishedCopy, by.laneForFault(), address,
-                fmt::format("{} of {} bytes of shared memory that the {} begun at line {} "
+                fmt::format("{} of {} bytes of shared memory that the {} begun at {} "
                             "writes: nothing here has waited for the copy's mbarrier",
                             wordFor(by.kind), bytes, nameOfCopy(by.warp, record.pc),
-                            by.warp.kernel->places[record.pc].line));
+                            by.warp.lineOf(record.pc)));
   return false;
 }
 
 /// Returns true if it may be right after all.
 bool SharedChecks::reportReader(const Toucher &by, uint32_t reader, const Read &read,
                                 uint32_t address, uint32_t bytes) {
-  uint32_t line = by.warp.kernel->places[read.pc].line;
+  auto line = [&] { return by.warp.lineOf(read.pc); };
   if (reader < all)
     return reportRace(by, address, bytes, "load", reader, read.lanes, read.pc,
                       ": nothing orders the two");
@@ -45,11 +45,11 @@ bool SharedChecks::reportReader(const Toucher &by, uint32_t reader, const Read &
         if (by.warp.warned(FaultKind::UnprovenRelease))
           return true;
         by.warp.warn(FaultKind::UnprovenRelease, by.laneForFault(), address,
-                     fmt::format("{} of {} bytes of shared memory that the wgmma of {} at line {} "
+                     fmt::format("{} of {} bytes of shared memory that the wgmma of {} at {} "
                                  "reads: what frees them follows the wait of {} only, and the "
                                  "warpgroup was not synchronised before; the ISA does not say "
                                  "that one warp's wait is enough",
-                                 wordFor(by.kind), bytes, nameOf(warp), line, nameOf(mate)));
+                                 wordFor(by.kind), bytes, nameOf(warp), line(), nameOf(mate)));
         return !by.warp.faulted;
       }
   }
@@ -58,10 +58,10 @@ bool SharedChecks::reportReader(const Toucher &by, uint32_t reader, const Read &
                       ": nothing orders this after the wait for it");
   by.warp.fault(product ? FaultKind::UnfinishedProduct : FaultKind::UnfinishedCopy,
                 by.laneForFault(), address,
-                fmt::format("{} of {} bytes of shared memory that the {} of {} at line {} reads "
+                fmt::format("{} of {} bytes of shared memory that the {} of {} at {} reads "
                             "and that it has not waited for",
                             wordFor(by.kind), bytes, product ? "wgmma" : "bulk copy", nameOf(warp),
-                            line));
+                            line()));
   return false;
 }
 
@@ -85,9 +85,9 @@ bool SharedChecks::bulkWrite(Warp &warp, uint32_t lane, uint32_t address, uint32
           clocks->fencedBefore(record.writer, lanesOf(record.lane), record.time, warp.agent))
         return true;
       warp.fault(FaultKind::MissingProxyFence, lane, at,
-                 fmt::format("the bulk copy overwrites what {} stored at line {}, without a "
+                 fmt::format("the bulk copy overwrites what {} stored at {}, without a "
                              "fence.proxy.async in between",
-                             nameOf(record.writer), warp.kernel->places[record.pc].line));
+                             nameOf(record.writer), warp.lineOf(record.pc)));
       return false;
     });
     if (!free)
@@ -135,10 +135,10 @@ bool SharedChecks::agentRead(Warp &warp, LaneMask lanes, uint32_t address, uint3
       if (!(record.state & kBulk) &&
           !clocks->fencedBefore(record.writer, lanesOf(record.lane), record.time, warp.agent)) {
         warp.fault(FaultKind::MissingProxyFence, by.laneForFault(), at,
-                   fmt::format("{} reads what {} stored at line {}, without a fence.proxy.async "
+                   fmt::format("{} reads what {} stored at {}, without a fence.proxy.async "
                                "in between",
                                agent == clocks->productsOf(warp.agent) ? "wgmma" : "the bulk copy",
-                               nameOf(record.writer), warp.kernel->places[record.pc].line));
+                               nameOf(record.writer), warp.lineOf(record.pc)));
         return false;
       }
       reads(record)[agent] = {time, kAllLanes, warp.pc};

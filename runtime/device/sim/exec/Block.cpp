@@ -70,6 +70,18 @@ void Warp::warn(FaultKind kind, std::optional<uint32_t> lane, std::optional<uint
   block->addWarning(pc, describe(kind, lane, address, std::move(detail), {}));
 }
 
+std::string Warp::lineOf(uint32_t otherPc) const {
+  const detail::Program &program = *block->launch().program;
+  const Place &place = kernel->places[otherPc];
+  std::string text = fmt::format("line {}", place.line), file = program.file(place.sourceFile);
+  if (file.empty())
+    return text;
+  text += fmt::format(" ({}:{}", file, place.sourceLine);
+  if (const SpecRange *range = program.specOf(place.sourceLine))
+    text += fmt::format(" of {}:{}", range->file, range->line);
+  return text + ")";
+}
+
 Fault Warp::describe(FaultKind kind, std::optional<uint32_t> lane, std::optional<uint64_t> address,
                      std::string detail, std::string buffer) const {
   const detail::Program &program = *block->launch().program;

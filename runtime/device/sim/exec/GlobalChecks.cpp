@@ -8,23 +8,23 @@ namespace {
 
 constexpr uint64_t kPageBytes = 4096;
 
-// A mark: 1 + the block, 0 for none.
+// Who touched a byte: 1 + the block, 0 for none.
 constexpr uint32_t kStrong = 1u << 31;     ///< the access was atomic
 constexpr uint32_t kSeveral = kStrong - 1; ///< more than one block has read
 
-uint32_t blockOf(uint32_t mark) { return (mark & ~kStrong) - 1; }
+uint32_t blockOf(uint32_t who) { return (who & ~kStrong) - 1; }
 
 } // namespace
 
-/// Who wrote and read each byte last, and at which time of that block's.
-struct GlobalChecks::Page {
-  std::array<std::atomic<uint32_t>, kPageBytes> writer, reader;
-  std::unique_ptr<std::array<uint32_t, kPageBytes>> writeTime, readTime; ///< of ordered grids
+struct alignas(8) GlobalChecks::Mark {
+  uint32_t who; ///< of several who read, `pc` is of one of them
+  uint32_t pc;
 };
 
-struct GlobalChecks::Mark {
-  uint32_t mark;
-  uint32_t time;
+/// Who wrote and read each byte last, and at which time of that block's.
+struct GlobalChecks::Page {
+  std::array<std::atomic<Mark>, kPageBytes> writer, reader;
+  std::unique_ptr<std::array<uint32_t, kPageBytes>> writeTime, readTime; ///< of ordered grids
 };
 
 GlobalChecks::GlobalChecks(const GlobalMemory &memory, std::array<uint32_t, 3> grid, bool ordered)
@@ -57,26 +57,26 @@ GlobalChecks::Page &GlobalChecks::pageOf(size_t buffer, uint64_t number) {
   return *expected;
 }
 
-bool GlobalChecks::before(const Mark &mark, uint32_t block) const {
+bool GlobalChecks::before(uint32_t who, uint32_t time, uint32_t block) const {
   if (!ordered)
     return false;
   auto mine = known.find(block);
   if (mine == known.end())
     return false;
-  auto time = mine->second.find(blockOf(mark.mark));
-  return time != mine->second.end() && mark.time <= time->second;
+  auto upTo = mine->second.find(blockOf(who));
+  return upTo != mine->second.end() && time <= upTo->second;
 }
 
 bool GlobalChecks::report(Warp &warp, uint32_t lane, uint64_t address, uint32_t bytes, bool write,
-                          std::string_view what, uint32_t other) const {
-  std::string who = "several blocks";
-  if (other != blockOf(kSeveral))
-    who = fmt::format("block ({}, {}, {})", other % grid[0], other / grid[0] % grid[1],
-                      other / grid[0] / grid[1]);
+                          std::string_view what, const Mark &other) const {
+  std::string who = "several blocks, one of them";
+  if (uint32_t block = blockOf(other.who); block != blockOf(kSeveral))
+    who = fmt::format("block ({}, {}, {})", block % grid[0], block / grid[0] % grid[1],
+                      block / grid[0] / grid[1]);
   warp.fault(FaultKind::GlobalRace, lane, address,
-             fmt::format("{} of {} bytes of global memory races with a {} of {}: nothing orders "
-                         "the two",
-                         write ? "store" : "load", bytes, what, who),
+             fmt::format("{} of {} bytes of global memory races with a {} of {} at {}: nothing "
+                         "orders the two",
+                         write ? "store" : "load", bytes, what, who, warp.lineOf(other.pc)),
              memory.describe(address));
   return false;
 }
@@ -89,20 +89,21 @@ bool GlobalChecks::read(Warp &warp, uint32_t lane, uint64_t address, uint32_t by
   for (uint32_t i = 0; i < bytes; ++i) {
     uint64_t offset = address + i - memory.buffers()[number].begin, at = offset % kPageBytes;
     Page &page = pageOf(number, offset / kPageBytes);
-    uint32_t reader = page.reader[at].load();
+    Mark reader = page.reader[at].load();
     if (!strong) { // of strong loads only what they must not see counts
-      bool replace = reader == 0 || (ordered && reader != kSeveral &&
-                                     before({reader, (*page.readTime)[at]}, block));
-      while (reader != me && reader != kSeveral &&
-             !page.reader[at].compare_exchange_weak(reader, replace || !reader ? me : kSeveral))
+      bool replace = reader.who == 0 || (ordered && reader.who != kSeveral &&
+                                         before(reader.who, (*page.readTime)[at], block));
+      while (reader.who != me && reader.who != kSeveral &&
+             !page.reader[at].compare_exchange_weak(
+                 reader, {replace || !reader.who ? me : kSeveral, warp.pc}))
         replace = false;
       if (ordered)
         (*page.readTime)[at] = times[block] + 1;
     }
-    uint32_t writer = page.writer[at].load();
-    if (writer && blockOf(writer) != block && !(strong && writer & kStrong) &&
-        !before({writer, ordered ? (*page.writeTime)[at] : 0}, block))
-      return report(warp, lane, address, bytes, false, "store", blockOf(writer));
+    Mark writer = page.writer[at].load();
+    if (writer.who && blockOf(writer.who) != block && !(strong && writer.who & kStrong) &&
+        !before(writer.who, ordered ? (*page.writeTime)[at] : 0, block))
+      return report(warp, lane, address, bytes, false, "store", writer);
   }
   return true;
 }
@@ -113,20 +114,20 @@ bool GlobalChecks::write(Warp &warp, uint32_t lane, uint64_t address, uint32_t b
   for (uint32_t i = 0; i < bytes; ++i) {
     uint64_t offset = address + i - memory.buffers()[number].begin, at = offset % kPageBytes;
     Page &page = pageOf(number, offset / kPageBytes);
-    if (!ordered && page.writer[at].load(std::memory_order_relaxed) == me)
+    if (!ordered && page.writer[at].load(std::memory_order_relaxed).who == me)
       continue; // whoever read it since has seen that
-    uint32_t writer = page.writer[at].exchange(me);
-    if (writer && blockOf(writer) != block && !(strong && writer & kStrong) &&
-        !before({writer, ordered ? (*page.writeTime)[at] : 0}, block))
-      return report(warp, lane, address, bytes, true, "store", blockOf(writer));
+    Mark writer = page.writer[at].exchange({me, warp.pc});
+    if (writer.who && blockOf(writer.who) != block && !(strong && writer.who & kStrong) &&
+        !before(writer.who, ordered ? (*page.writeTime)[at] : 0, block))
+      return report(warp, lane, address, bytes, true, "store", writer);
     if (ordered)
       (*page.writeTime)[at] = times[block] + 1;
-    uint32_t reader = page.reader[at].load();
-    if (reader && blockOf(reader) != block &&
-        !before({reader, ordered ? (*page.readTime)[at] : 0}, block))
+    Mark reader = page.reader[at].load();
+    if (reader.who && blockOf(reader.who) != block &&
+        !before(reader.who, ordered ? (*page.readTime)[at] : 0, block))
       // In an ordered grid readers that were one after another are not all kept.
-      if (!ordered || reader != kSeveral)
-        return report(warp, lane, address, bytes, true, "load", blockOf(reader));
+      if (!ordered || reader.who != kSeveral)
+        return report(warp, lane, address, bytes, true, "load", reader);
   }
   return true;
 }

@@ -33,9 +33,9 @@ private:
   Page &pageOf(size_t buffer, uint64_t page);
   bool read(Warp &warp, uint32_t lane, uint64_t address, uint32_t bytes, bool strong);
   bool write(Warp &warp, uint32_t lane, uint64_t address, uint32_t bytes, bool strong);
-  bool before(const Mark &mark, uint32_t block) const;
+  bool before(uint32_t who, uint32_t time, uint32_t block) const;
   bool report(Warp &warp, uint32_t lane, uint64_t address, uint32_t bytes, bool write,
-              std::string_view other, uint32_t block) const;
+              std::string_view what, const Mark &other) const;
   void handOver(uint32_t block, uint64_t address, AccessKind kind);
 
   const GlobalMemory &memory;

@@ -25,9 +25,9 @@ void MBarriers::init(Warp &warp, uint32_t lane, uint32_t address, uint32_t count
   auto [it, added] = barriers.try_emplace(address);
   if (it->second.expected)
     return warp.fault(FaultKind::InvalidBarrier, lane, address,
-                      fmt::format("there is an mbarrier already, made at line {}; mbarrier.inval "
+                      fmt::format("there is an mbarrier already, made at {}; mbarrier.inval "
                                   "comes first",
-                                  warp.kernel->places[it->second.pc].line));
+                                  warp.lineOf(it->second.pc)));
   MBarrier &barrier = it->second;
   barrier = {};
   barrier.block = &block;
@@ -65,8 +65,8 @@ MBarrier *MBarriers::find(Warp &warp, uint32_t lane, uint32_t address) {
       !clocks->before(barrier.warp, 1u << barrier.lane, barrier.time, warp.agent, 1u << lane)) {
     warp.fault(FaultKind::SharedRace, lane, address,
                fmt::format("nothing orders this use of the mbarrier after its initialisation at "
-                           "line {}",
-                           warp.kernel->places[barrier.pc].line));
+                           "{}",
+                           warp.lineOf(barrier.pc)));
     return nullptr;
   }
   return &barrier;
@@ -80,9 +80,9 @@ MBarrier *MBarriers::findForCopy(Warp &warp, uint32_t lane, uint32_t address) {
     return barrier;
   // NVIDIA's guide asks for one; Triton's kernels have none, and run.
   warp.warn(FaultKind::UnprovenInit, lane, address,
-            fmt::format("the copy arrives at an mbarrier that was initialised at line {}, without "
+            fmt::format("the copy arrives at an mbarrier that was initialised at {}, without "
                         "a fence.mbarrier_init or fence.proxy.async in between",
-                        warp.kernel->places[barrier->pc].line));
+                        warp.lineOf(barrier->pc)));
   return warp.faulted ? nullptr : barrier;
 }
 

@@ -154,8 +154,8 @@ void reportDivergence(Warp &warp) {
     if (!waiting && path.state == Path::State::Converging)
       waiting = &path;
     else
-      others += fmt::format("{}lanes {:#010x} at line {}", others.empty() ? "" : ", ", path.lanes,
-                            warp.kernel->places[path.pc].line);
+      others += fmt::format("{}lanes {:#010x} at {}", others.empty() ? "" : ", ", path.lanes,
+                            warp.lineOf(path.pc));
   }
   warp.pc = waiting->pc;
   const Inst &inst = warp.kernel->code[waiting->pc];

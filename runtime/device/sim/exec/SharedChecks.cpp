@@ -55,10 +55,9 @@ bool SharedChecks::reportFlight(const Toucher &by, const Record &record, uint32_
   bool own = record.writer == by.warp.agent && by.lanes == lanesOf(record.lane);
   by.warp.fault(FaultKind::UnfinishedCopy, by.laneForFault(), address,
                 fmt::format("{} of {} bytes of shared memory to which the copy that {} {} "
-                            "began at line {} is still under way: {} has not waited for it",
+                            "began at {} is still under way: {} has not waited for it",
                             wordFor(by.kind), bytes, nameOf(record.writer),
-                            describeLanes(lanesOf(record.lane)),
-                            by.warp.kernel->places[record.pc].line,
+                            describeLanes(lanesOf(record.lane)), by.warp.lineOf(record.pc),
                             own ? "the same thread" : "that thread"));
   return false;
 }
@@ -67,10 +66,9 @@ bool SharedChecks::reportRace(const Toucher &by, uint32_t address, uint32_t byte
                               std::string_view what, uint32_t warp, LaneMask lanes, uint32_t pc,
                               std::string_view hint) {
   by.warp.fault(FaultKind::SharedRace, by.laneForFault(), address,
-                fmt::format("{} of {} bytes of shared memory races with the {} of {} {} at "
-                            "line {}{}",
+                fmt::format("{} of {} bytes of shared memory races with the {} of {} {} at {}{}",
                             wordFor(by.kind), bytes, what, nameOf(warp), describeLanes(lanes),
-                            by.warp.kernel->places[pc].line, hint));
+                            by.warp.lineOf(pc), hint));
   return false;
 }
 

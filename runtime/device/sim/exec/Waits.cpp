@@ -54,9 +54,9 @@ void Block::describeWaits(std::string &who, Warp *&first, FaultKind &kind) {
         first = &warp;
         warp.pc = path.pc;
       }
-      who += fmt::format("{}warp {}{} lanes {:#010x} at line {} ({})", who.empty() ? "" : ", ",
+      who += fmt::format("{}warp {}{} lanes {:#010x} at {} ({})", who.empty() ? "" : ", ",
                          warp.index, owner.size() > 1 ? fmt::format(" of block {}", ownRank) : "",
-                         path.lanes, grid.kernel->places[path.pc].line, what);
+                         path.lanes, warp.lineOf(path.pc), what);
     }
   }
 }

@@ -159,6 +159,9 @@ struct Warp {
   void warn(FaultKind kind, std::optional<uint32_t> lane, std::optional<uint64_t> address,
             std::string detail);
 
+  /// "line 28 (k.cu:5 of spec.mlir:2)" for another instruction: as far as its places are known.
+  std::string lineOf(uint32_t otherPc) const;
+
 private:
   Fault describe(FaultKind kind, std::optional<uint32_t> lane, std::optional<uint64_t> address,
                  std::string detail, std::string buffer) const;

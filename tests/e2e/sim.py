@@ -1,0 +1,88 @@
+"""llm-opt sim on CUDA C++: compiled by NVRTC, its mistakes and those of its text named by line."""
+import json
+import os
+import shutil
+import sys
+
+from common import check, read_npy, run
+
+EXAMPLE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../examples/sim/")
+for name in ("rowsum.cu", "rowsum.ptx", "launch.json"):
+    shutil.copy(EXAMPLE + name, name)
+
+
+def sim(*arguments, **environment):
+    os.environ.update(environment)
+    done = run("sim", *arguments)
+    for name in environment:
+        del os.environ[name]
+    return done
+
+
+def refuse(arguments, message, **environment):
+    done = sim(*arguments, **environment)
+    check(done.returncode == 1 and done.stdout == "", f"{arguments}: {done}")
+    check(done.stderr.startswith(f"llm-opt sim: {message}"), f"{arguments}: {done.stderr}")
+
+
+def write(name, text):
+    with open(name, "w") as file:
+        file.write(text)
+
+
+LAUNCH = ("--launch", "launch.json")
+for option in (("--arch", "sm_90"), ("-D", "A=1"), ("-I", ".")):
+    refuse(["rowsum.ptx", *LAUNCH, *option],
+           "--arch, -D and -I are for CUDA C++ in a file of the name NAME.cu; 'rowsum.ptx' is taken "
+           "for PTX")
+refuse(["rowsum.cu", *LAUNCH, "--arch", "sm80"], "'sm80' is no CUDA architecture; write for example "
+       "sm_80, sm_90a or compute_80")
+refuse(["absent.cu", *LAUNCH], "file 'absent.cu': cannot open: No such file or directory")
+refuse(["rowsum.cu", *LAUNCH], "no NVRTC: the CUDA compiler library was not found",
+       LLMOPT_NVRTC="/nowhere/libnvrtc.so.13")
+if isinstance(json.loads(run("env", "--json").stdout)["nvrtc"], str):
+    print("no NVRTC on this machine")
+    sys.exit(77)
+
+# The same numbers and the same bytes as the kernel that was written as PTX.
+WANT = ((4,), [2475.0, 7475.0, 12475.0, 17475.0])
+counters = []
+for kernel in ("rowsum.ptx", "rowsum.cu"):
+    done = sim(kernel, *LAUNCH, "--json", "--orders", "3")
+    check(done.returncode == 0, done.stderr)
+    shape, values = read_npy("sums.npy")
+    check((tuple(shape), list(values)) == WANT, (kernel, shape, values))
+    counters.append(json.loads(done.stdout)["counters"])
+    os.remove("sums.npy")
+for name in ("global_load_bytes", "global_store_bytes"):
+    check(counters[0][name] == counters[1][name] > 0, counters)
+
+# Lines of the profile and of faults are the text's own; those of the PTX are in the saved one.
+done = sim("rowsum.cu", *LAUNCH, "--arch", "sm_90", "--profile", "--save-ptx", "saved.ptx")
+check(done.returncode == 0 and "\nrowsum.cu:6 " in done.stdout, done)
+with open("saved.ptx") as file:
+    saved = file.read().splitlines()
+check(".target sm_90" in saved, saved[:20])
+with open("rowsum.cu") as file:
+    TEXT = file.read()
+write("beyond.cu", TEXT.replace("column < columns", "column <= columns"))
+done = sim("beyond.cu", *LAUNCH, "--json", "--save-ptx", "beyond.ptx")
+check(done.returncode == 1, done)
+fault = json.loads(done.stdout)["fault"]
+check(fault["kind"] == "global-out-of-bounds" and fault["source_line"] == 6 and
+      fault["ptx"] == "beyond.ptx", fault)
+with open("beyond.ptx") as file:
+    check(fault["instruction"] in file.read().splitlines()[fault["line"] - 1], fault)
+
+# A text of several kernels, macros and headers.
+os.makedirs("headers", exist_ok=True)
+write("headers/scale.h", "#define SCALE 2\n")
+write("two.cu", '#include "scale.h"\n' + TEXT.replace("scale *", "SCALE * FACTOR * scale *") +
+      'extern "C" __global__ void other() {}\n')
+done = sim("two.cu", *LAUNCH, "-I", "headers", "-DFACTOR=3", "-D", "UNUSED")
+check(done.returncode == 0, done.stderr)
+check(list(read_npy("sums.npy")[1]) == [6 * value for value in WANT[1]], read_npy("sums.npy"))
+refuse(["two.cu", *LAUNCH, "-DFACTOR=3"], "two.cu includes 'scale.h', which NVRTC does not find; ")
+refuse(["two.cu", *LAUNCH, "-I", "headers"],
+       'two.cu does not compile for compute_80: two.cu(11): error: identifier "FACTOR" is undefined')
+sys.exit(0)
