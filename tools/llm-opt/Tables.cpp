@@ -97,7 +97,8 @@ private:
     add(BufferRole::Rows, reads.rowBytes());
     add(BufferRole::Sequences, reads.sequenceBytes());
     add(BufferRole::Scalars, whole(program.scalars.size() * sizeof(uint64_t)));
-    add(BufferRole::Counters, whole(uint64_t{plan.workers} * 2 * sizeof(uint64_t)));
+    uint64_t counting = items.bytes() > 0 ? plan.workers : 0; // two numbers each
+    add(BufferRole::Counters, whole(counting * 2 * sizeof(uint64_t)));
   }
 
   void addMerge() {
