@@ -20,7 +20,7 @@ struct CompileOptions {
   /// Compile for this CUDA architecture ("sm_80") instead of the CPU.
   std::string cudaArch;
   runtime::CudaTarget cudaNumbers; ///< of it
-  /// No machine code: the simulator runs PTX, which takes half the time to make.
+  /// No machine code: the simulator runs PTX, which takes two thirds of the time to make.
   bool ptxOnly = false;
 };
 

@@ -26,6 +26,23 @@ private:
   std::set<uint64_t> touched;
 };
 
+/// Arrays of which kernels read every element, if they have work at all.
+bool isReadWhole(BufferRole role) {
+  switch (role) {
+  case BufferRole::PerHead:
+  case BufferRole::SinkLogit:
+  case BufferRole::SlotMapping:
+  case BufferRole::NewKey:
+  case BufferRole::NewValue:
+  case BufferRole::PartialIn:
+  case BufferRole::PartialLseIn:
+  case BufferRole::Tree:
+    return true;
+  default:
+    return false;
+  }
+}
+
 double whole(uint64_t bytes) {
   Sectors sectors;
   sectors.touch(0, bytes);
@@ -58,6 +75,9 @@ public:
         offsets(whole((uint64_t{plan.workers} + 1) * sizeof(uint32_t))) {}
 
   std::map<std::string, double> least() {
+    for (const bundle::Buffer &buffer : program.buffers)
+      if (buffer.role >= BufferRole::ItemOffsets)
+        result[buffer.name] = 0;
     for (const runtime::AttendPlan &attend : plan.attends)
       addAttend(attend);
     for (const bundle::Kernel &kernel : program.kernels) {
@@ -67,11 +87,9 @@ public:
         add(BufferRole::ItemOffsets, offsets);
     }
     addPages();
-    // Read from their first byte to their last, if at all.
     for (const bundle::Buffer &buffer : program.buffers)
       if (const harness::HostArray *array = call.find(buffer.name);
-          array && (buffer.role == BufferRole::PerHead || buffer.role == BufferRole::SinkLogit ||
-                    buffer.role == BufferRole::SlotMapping))
+          array && isReadWhole(buffer.role))
         result[buffer.name] += whole(uint64_t(array->elements()) * reference::sizeOf(array->type));
     return std::move(result);
   }
@@ -97,14 +115,13 @@ private:
     add(BufferRole::Rows, reads.rowBytes());
     add(BufferRole::Sequences, reads.sequenceBytes());
     add(BufferRole::Scalars, whole(program.scalars.size() * sizeof(uint64_t)));
-    add(BufferRole::Counters, whole(uint64_t{plan.workers} * 2 * sizeof(uint64_t)));
+    uint64_t counting = items.bytes() > 0 ? plan.workers : 0; // two numbers each
+    add(BufferRole::Counters, whole(counting * 2 * sizeof(uint64_t)));
   }
 
   void addMerge() {
-    if (plan.merges.size() == 0) { // it is not launched
-      add(BufferRole::Merges, 0);
+    if (plan.merges.size() == 0) // it is not launched
       return;
-    }
     PlanReads reads(program.facts.queryHeads / program.facts.kvHeads);
     for (const bundle::MergeItem &merge : plan.merges)
       reads.items(merge.row, 1, merge.sequence);

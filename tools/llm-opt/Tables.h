@@ -1,5 +1,5 @@
 // The least that kernels must read of tables and of the plan, in whole sectors: each entry of a
-// visible page once, each record that a kernel has work for once.
+// visible page once, each record that a kernel has work for once; of small arrays each element.
 #pragma once
 
 #include "runtime/bundle/Program.h"

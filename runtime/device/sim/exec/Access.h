@@ -48,13 +48,19 @@ struct LaneAddresses {
 /// the instruction cannot reach.
 bool staysInBlock(Warp &warp, uint32_t lane, uint64_t address);
 
-/// `locate` and `staysInBlock` for an address of shared memory.
-inline std::byte *locateOwn(Warp &warp, uint32_t lane, uint64_t address, uint32_t bytes,
-                            AccessKind kind) {
+/// `locate` for shared memory, which is most often the block's own.
+inline std::byte *locateShared(Warp &warp, uint32_t lane, uint64_t address, uint32_t bytes,
+                               AccessKind kind) {
   uint64_t size = warp.block->launch().sharedBytes;
   if ((address & (bytes - 1)) == 0 && address < size && bytes <= size - address) [[likely]]
     return warp.block->shared() + address;
-  std::byte *at = locate(warp, ptx::Space::Shared, lane, address, bytes, kind);
+  return locate(warp, ptx::Space::Shared, lane, address, bytes, kind);
+}
+
+/// `locateShared` and `staysInBlock`.
+inline std::byte *locateOwn(Warp &warp, uint32_t lane, uint64_t address, uint32_t bytes,
+                            AccessKind kind) {
+  std::byte *at = locateShared(warp, lane, address, bytes, kind);
   return at && staysInBlock(warp, lane, address) ? at : nullptr;
 }
 

@@ -80,6 +80,13 @@ constexpr std::string_view kNoBarrier =
 
 } // namespace
 
+inline void SharedChecks::wasRead(const Toucher &by, Record &record) {
+  Read &read = reads(record)[by.warp.agent];
+  read.lanes = read.time == by.time ? read.lanes | by.lanes : by.lanes;
+  read.time = by.time;
+  read.pc = by.warp.pc;
+}
+
 inline bool SharedChecks::mayRead(const Toucher &by, Record &record, uint32_t address,
                                   uint32_t bytes) {
   if (!(record.state & kWritten)) [[unlikely]]
@@ -88,12 +95,8 @@ inline bool SharedChecks::mayRead(const Toucher &by, Record &record, uint32_t ad
     return reportFlight(by, record, address, bytes);
   if (!ordered(by, record) && !(by.strong && record.state & kStrong)) [[unlikely]]
     return reportWriter(by, record, address, bytes);
-  if (by.strong)
-    return true;
-  Read &read = reads(record)[by.warp.agent];
-  read.lanes = read.time == by.time ? read.lanes | by.lanes : by.lanes;
-  read.time = by.time;
-  read.pc = by.warp.pc;
+  if (!by.strong)
+    wasRead(by, record);
   return true;
 }
 
@@ -143,8 +146,45 @@ void SharedChecks::wasWritten(const Toucher &by, uint32_t address, uint32_t byte
   });
 }
 
+bool SharedChecks::load(Toucher &by, LaneMask lanes, uint32_t address, uint32_t bytes) {
+  constexpr uint8_t kMatters = kWritten | kFlight;
+  by.lanes = lanes;
+  bool sound = forEachRecord(address, bytes, [&](Record &record) {
+    if ((record.state & kMatters) != kWritten || !ordered(by, record)) [[unlikely]]
+      return false;
+    wasRead(by, record);
+    return true;
+  });
+  if (sound) [[likely]]
+    return true;
+  for (LaneMask rest = lanes; rest; rest &= rest - 1) { // which of them it is
+    by.lane = static_cast<uint8_t>(std::countr_zero(rest));
+    by.lanes = 1u << by.lane;
+    if (!forEachRecord(address, bytes,
+                       [&](Record &record) { return mayRead(by, record, address, bytes); }))
+      return false;
+  }
+  return true;
+}
+
+void SharedChecks::loads(Warp &warp, const LaneAddresses &addresses, uint32_t bytes) {
+  Toucher by{warp, clocks->now(warp.agent), 0, 0, AccessKind::Load};
+  for (LaneMask rest = addresses.lanes; rest;) {
+    uint64_t address = addresses.at[std::countr_zero(rest)];
+    LaneMask same = 0;
+    do {
+      same |= rest & -rest;
+      rest &= rest - 1;
+    } while (rest && addresses.at[std::countr_zero(rest)] == address);
+    if (!load(by, same, static_cast<uint32_t>(address), bytes))
+      return;
+  }
+}
+
 void SharedChecks::access(Warp &warp, const LaneAddresses &addresses, uint32_t bytes,
                           AccessKind kind) {
+  if (kind == AccessKind::Load)
+    return loads(warp, addresses, bytes);
   Toucher by{warp, clocks->now(warp.agent), 0, 0, kind};
   bool write = writes(kind);
   if (by.strong)

@@ -90,6 +90,10 @@ private:
   /// returns false; the result of the last call.
   template <typename F> bool forEachRecord(uint32_t address, uint32_t bytes, F &&body);
 
+  void loads(Warp &warp, const LaneAddresses &addresses, uint32_t bytes);
+  /// By lanes that ask for the same bytes.
+  bool load(Toucher &by, LaneMask lanes, uint32_t address, uint32_t bytes);
+  void wasRead(const Toucher &by, Record &record);
   bool mayRead(const Toucher &by, Record &record, uint32_t address, uint32_t bytes);
   bool mayWrite(const Toucher &by, Record &record, uint32_t address, uint32_t bytes);
   void wasWritten(const Toucher &by, uint32_t address, uint32_t bytes);

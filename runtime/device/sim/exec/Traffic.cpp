@@ -65,8 +65,8 @@ void countBuffers(Warp &warp, const LaneAddresses &addresses, const Sectors &sec
 std::pair<uint32_t, uint32_t> wavefronts(const LaneAddresses &addresses, uint32_t bytes) {
   // Units of the access size, at least a bank's word: those of one bank group
   // that differ need a wavefront each.
-  uint32_t unit = std::max(bytes, 4u);
-  uint32_t groups = 128 / unit;
+  auto shift = static_cast<uint32_t>(std::countr_zero(std::max(bytes, 4u)));
+  uint32_t groups = 128 >> shift;
   uint32_t all = 0, ideal = 0;
   for (uint32_t first = 0; first < kLanes; first += groups) {
     LaneMask lanes = addresses.lanes >> first;
@@ -74,13 +74,17 @@ std::pair<uint32_t, uint32_t> wavefronts(const LaneAddresses &addresses, uint32_
       lanes &= (1u << groups) - 1;
     if (!lanes)
       continue;
-    // Most accesses touch each bank group once.
-    uint32_t touched = 0;
+    // Most accesses touch each bank group once, many with several neighbouring lanes.
+    uint32_t touched = 0, before = ~0u;
+    int units = 0;
     forEachLane(lanes, [&](uint32_t lane) {
-      touched |= 1u << static_cast<uint32_t>(addresses.at[first + lane]) / unit % groups;
+      uint32_t at = static_cast<uint32_t>(addresses.at[first + lane]) >> shift;
+      touched |= 1u << at % groups;
+      units += at != before;
+      before = at;
     });
     ++ideal;
-    if (std::popcount(touched) == std::popcount(lanes)) {
+    if (std::popcount(touched) == units) {
       ++all;
       continue;
     }
@@ -90,7 +94,7 @@ std::pair<uint32_t, uint32_t> wavefronts(const LaneAddresses &addresses, uint32_
     std::array<uint8_t, kLanes> different = {};
     uint8_t used = 0, most = 1;
     forEachLane(lanes, [&](uint32_t lane) {
-      auto at = static_cast<uint32_t>(addresses.at[first + lane]) / unit;
+      uint32_t at = static_cast<uint32_t>(addresses.at[first + lane]) >> shift;
       uint32_t group = at % groups;
       for (uint8_t i = head[group]; i; i = next[i - 1])
         if (seen[i - 1] == at)

@@ -68,18 +68,32 @@ void writeRegister(Warp &warp, const Inst &inst, uint32_t row, uint32_t lane, ui
     warp.narrow(row)[lane] = static_cast<uint32_t>(value);
 }
 
+template <Space S>
+std::byte *locateIn(Warp &warp, uint32_t lane, uint64_t address, uint32_t bytes, AccessKind kind) {
+  if constexpr (S == Space::Shared)
+    return locateShared(warp, lane, address, bytes, kind);
+  else
+    return locate(warp, S, lane, address, bytes, kind);
+}
+
 template <Space S> void load(Warp &warp, const Inst &inst, LaneMask mask) {
   const uint32_t *rows = warp.list(inst);
   uint32_t bytes = inst.bytes * inst.outputs;
   bool wide = inst.mode & kWideAddress;
+  bool words = inst.bytes == 4 && !(inst.mode & kWideRegister);
   LaneAddresses addresses;
   for (LaneMask rest = mask; rest; rest &= rest - 1) {
     auto lane = static_cast<uint32_t>(std::countr_zero(rest));
     uint64_t address = baseAddress(warp, inst, inst.a, wide, lane);
-    const std::byte *from = locate(warp, S, lane, address, bytes, AccessKind::Load);
+    const std::byte *from = locateIn<S>(warp, lane, address, bytes, AccessKind::Load);
     if (!from)
       return;
     addresses.add(lane, address);
+    if (words) {
+      for (uint32_t i = 0; i < inst.outputs; ++i)
+        std::memcpy(&warp.narrow(rows[i])[lane], from + 4 * i, 4);
+      continue;
+    }
     for (uint32_t i = 0; i < inst.outputs; ++i)
       writeRegister(warp, inst, rows[i], lane, loadBits(from + i * inst.bytes, inst.bytes));
   }
@@ -111,7 +125,7 @@ void checkSameStores(Warp &warp, const Inst &inst, const LaneAddresses &addresse
   const uint32_t *rows = warp.list(inst);
   for (LaneMask rest = addresses.lanes; rest; rest &= rest - 1) {
     auto lane = static_cast<uint32_t>(std::countr_zero(rest));
-    const std::byte *at = locate(warp, S, lane, addresses.at[lane], inst.bytes, AccessKind::Load);
+    const std::byte *at = locateIn<S>(warp, lane, addresses.at[lane], inst.bytes, AccessKind::Load);
     for (uint32_t i = 0; i < inst.inputs; ++i) {
       uint64_t value =
           inst.mode & kWideRegister ? warp.wide(rows[i])[lane] : warp.narrow(rows[i])[lane];
@@ -133,7 +147,7 @@ template <Space S> void store(Warp &warp, const Inst &inst, LaneMask mask) {
   for (LaneMask rest = mask; rest; rest &= rest - 1) {
     auto lane = static_cast<uint32_t>(std::countr_zero(rest));
     uint64_t address = baseAddress(warp, inst, inst.a, wide, lane);
-    std::byte *to = locate(warp, S, lane, address, bytes, AccessKind::Store);
+    std::byte *to = locateIn<S>(warp, lane, address, bytes, AccessKind::Store);
     if (!to)
       return;
     addresses.add(lane, address);
