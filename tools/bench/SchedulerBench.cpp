@@ -12,33 +12,18 @@
 #include "runtime/kv/Pool.h"
 #include "runtime/scheduler/Scheduler.h"
 #include "tools/bench/HeapCount.h"
+#include "tools/bench/ThreadClock.h"
 
 #include <CLI/CLI.hpp>
 
 #include <cstdlib>
-#include <ctime>
 #include <deque>
 
 using namespace llmopt::runtime;
 using llmopt::bench::allocations, llmopt::bench::counting;
+using llmopt::bench::threadClockNs, llmopt::bench::threadNs;
 
 namespace {
-
-uint64_t cpuNs() {
-  timespec time;
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
-  return uint64_t(time.tv_sec) * 1'000'000'000 + uint64_t(time.tv_nsec);
-}
-
-/// What a pair of looks at the clock takes by itself: the kernel is asked. The least of many.
-uint64_t clockNs() {
-  uint64_t least = UINT64_MAX;
-  for (int i = 0; i < 10000; ++i) {
-    uint64_t start = cpuNs();
-    least = std::min(least, cpuNs() - start);
-  }
-  return least;
-}
 
 constexpr uint32_t kOwn = 16, kPageSize = 16, kWaiting = 1000, kLongEvery = 16;
 
@@ -62,7 +47,7 @@ struct Bench : Settings, RequestListener, TokenSource {
   uint64_t made = 0;
   int64_t now = 0;
   uint64_t preempted = 0, aborted = 0;
-  const uint64_t clock = clockNs();
+  const uint64_t clock = threadClockNs();
 
   void onTokens(RequestHandle, std::span<const kv::Token>, int64_t) override {}
   void onFinish(RequestHandle, FinishReason, int64_t) override {}
@@ -152,14 +137,14 @@ Status Bench::timedStep(uint32_t step) {
     uint32_t slot = scheduler->runningRequests()[scheduler->running() / 2];
     preempt = {slot, scheduler->request(slot).generation};
   }
-  uint64_t start = cpuNs();
+  uint64_t start = threadNs();
   counting = true;
   aborted += scheduler->abort(abort, now);
   if (preempt.slot != UINT32_MAX)
     preempted += scheduler->preempt(preempt);
   std::span<const uint8_t> bytes = scheduler->schedule(now);
   counting = false;
-  uint64_t spent = cpuNs() - start - clock;
+  uint64_t spent = threadNs() - start - clock;
   if (!bytes.empty())
     LLMOPT_RETURN_IF_ERROR(device->submit(bytes, now));
   if (scheduler->stepsInFlight() == inFlight) {
@@ -167,11 +152,11 @@ Status Bench::timedStep(uint32_t step) {
     if (!result)
       return result.status();
     now = std::max(now, (*result)->finishedNs);
-    start = cpuNs();
+    start = threadNs();
     counting = true;
     LLMOPT_RETURN_IF_ERROR(scheduler->complete(**result, now));
     counting = false;
-    spent += cpuNs() - start - clock;
+    spent += threadNs() - start - clock;
   }
   while (!shorts.empty() && !scheduler->alive(shorts.front()))
     shorts.pop_front();
