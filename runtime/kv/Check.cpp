@@ -240,11 +240,13 @@ Status PrefixCache::check() const {
   }
   if (found != live)
     return broken("the tree counts {} nodes and has {}", live, found);
-  for (NodeId first : buckets) {
+  for (Bucket bucket : buckets) {
     uint32_t length = 0;
-    for (NodeId n = first; n != kNoNode; n = nextIn(first, n), ++inBuckets)
+    for (NodeId n = bucket.newest(); n != kNoNode; n = nextIn(bucket.newest(), n), ++inBuckets)
       if (!info[n].live || ++length > kMaxChain)
         return broken("a bucket has a dead node {} or more than {} nodes", n, kMaxChain);
+    if (length != bucket.size())
+      return broken("a bucket counts {} nodes and has {}", bucket.size(), length);
   }
   if (on && inBuckets + roots.size() != live)
     return broken("{} nodes are in buckets and {} are roots, of {}", inBuckets, roots.size(), live);

@@ -222,6 +222,12 @@ void Pool::undoRef(Frame f, PageState before) {
   }
 }
 
+/// By a hit.
+void Pool::reuse(Frame f) {
+  addRef(f);
+  markHit(f);
+}
+
 /// The last owner went.
 void Pool::release(Frame f) {
   Info &info = frame[f];

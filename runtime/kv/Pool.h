@@ -73,6 +73,15 @@ public:
   void take(uint32_t group, std::span<Frame> pages);
   /// One more owner; a cached or pending page is used again.
   void addRef(Frame f) { confirmRef(f, tryRef(f)); }
+  /// The same of a page that is hit.
+  void addHit(Frame f) {
+    if (frame[f].refs > 0) { // mostly: others hold it, too
+      ++frame[f].refs;
+      frame[f].hit = 1;
+      return;
+    }
+    reuse(f);
+  }
   /// One owner less. Steps up to `lastStep` may still touch the page.
   void dropRef(Frame f, StepId lastStep) {
     Info &info = frame[f];
@@ -240,6 +249,7 @@ private:
     if (!shape.equalPages) [[unlikely]]
       slabMoved(f, from, to);
   }
+  void reuse(Frame f);
   void release(Frame f);
   void settle(Frame f);
   /// Ends in the list of free pages; its links are free to use.
