@@ -111,20 +111,36 @@ static_assert(sizeof(Request) / 64 % 2 == 1);
 /// step and gets one in each step that is made, and nothing comes in between (a page to grow by, a
 /// whole block, an end, a caller). Its lengths and its newest tokens are here then, and those of
 /// the `Request` are as they were when it became steady (Steady.cpp).
-struct alignas(64) SteadyRow { // a cache line
+struct alignas(128) SteadyRow { // two cache lines
   uint64_t samplingSeed = 0;
   kv::Token *tokens = nullptr; ///< the request's memory
   int64_t lastTokenNs = 0;
   uint32_t generation = 0;
   uint32_t tableSlot = 0;
-  uint32_t base = 0; ///< KV slots before its next row
-  uint32_t end = 0;  ///< its rows begin before this
+  uint32_t base = 0;    ///< KV slots before its next row
+  uint32_t end = 0;     ///< its rows begin before this
+  uint32_t written = 0; ///< tokens that are in the request's memory
   uint32_t promptLength = 0, outputLimit = 0, adapter = 0;
-  kv::Token newest = 0;
   uint32_t lastRow = 0; ///< in the newest step
   uint8_t flags = 0;    ///< of its rows
   bool steady = false;
+  /// The newest tokens, by position: each request's memory lies in a page of its own, and a store
+  /// there for each token of each row would miss the translation cache.
+  static constexpr uint32_t kRecent = 16;
+  std::array<kv::Token, kRecent> recent;
+
+  kv::Token at(uint32_t position) const { return recent[position % kRecent]; }
+  void put(uint32_t position, kv::Token token) {
+    recent[position % kRecent] = token;
+    if (position % kRecent == kRecent - 1)
+      write(position + 1);
+  }
+  /// Those before `end` to the request's memory.
+  void write(uint32_t end) {
+    for (; written < end; ++written)
+      tokens[written] = at(written);
+  }
 };
-static_assert(sizeof(SteadyRow) == 64);
+static_assert(sizeof(SteadyRow) == 128);
 
 } // namespace llmopt::runtime

@@ -253,7 +253,8 @@ void Scheduler::endRequest(uint32_t slot, FinishReason reason, int64_t nowNs) {
     deadlines.remove(slot);
   unlink(slot);
   recordFinish(request, reason, nowNs);
-  listener.onFinish(handleOf(slot), reason, nowNs);
+  if (reason != FinishReason::Length || !mutant(SchedulerMutant::FinishUnheard))
+    listener.onFinish(handleOf(slot), reason, nowNs);
   // Its memory is given back when the slot is used again: not in a step.
   ++request.generation;
   request.state = RequestState::Unused;

@@ -219,7 +219,7 @@ Status Scheduler::check() const {
     if (row.steady &&
         (!r.plain() || row.generation != r.generation || row.base > row.end ||
          row.tableSlot != r.sequence.slot || blocks.unfinishedRows(r.sequence) != flightCount ||
-         row.newest != row.tokens[computedOf(slot)]))
+         row.written > computedOf(slot) + 1))
       return wrong(slot, "it is not as steady as it should be");
     if (r.newest != r.tokens().back())
       return wrong(slot, "its newest token is not its last");

@@ -160,6 +160,11 @@ private:
   Scheduler(const SchedulerOptions &options, kv::BlockManager &manager, RequestListener &listener);
 
   void updateGauges();
+  /// What a step looks at of a steady request, some rows before it is needed.
+  void fetch(uint32_t slot) const {
+    __builtin_prefetch(&steady[slot], 1);
+    __builtin_prefetch(&steady[slot].recent, 1);
+  }
   static constexpr size_t kAhead = 8; ///< rows
 
   // Requests.cpp
@@ -265,8 +270,8 @@ private:
   std::unique_ptr<Policy> policy;
   ServingMetrics counts;
 
-  std::vector<Request> requests;
-  std::vector<SteadyRow> steady; ///< of each request
+  std::vector<Request, kv::LargePages<Request>> requests;
+  std::vector<SteadyRow, kv::LargePages<SteadyRow>> steady; ///< of each request
   std::vector<uint32_t> freeSlots;
   std::vector<uint32_t> runningSlots;               ///< in the order of admission
   IndexedHeap queue;                                ///< waiting, in the policy's order

@@ -21,20 +21,23 @@ void Scheduler::beginSteady(uint32_t slot) {
   uint32_t end = std::min(blocks.beginSteady(request.sequence), request.plainEnd);
   if (!end)
     return;
-  steady[slot] = {.samplingSeed = request.samplingSeed,
-                  .tokens = request.memory.get(),
-                  .lastTokenNs = request.lastTokenNs,
-                  .generation = request.generation,
-                  .tableSlot = request.sequence.slot,
-                  .base = base,
-                  .end = end,
-                  .promptLength = request.promptLength,
-                  .outputLimit = request.outputLimit,
-                  .adapter = request.adapter,
-                  .newest = request.newest,
-                  .lastRow = request.lastRow,
-                  .flags = uint8_t(step::kSamples | (request.greedy ? step::kGreedy : 0)),
-                  .steady = true};
+  SteadyRow &row = steady[slot];
+  row = {.samplingSeed = request.samplingSeed,
+         .tokens = request.memory.get(),
+         .lastTokenNs = request.lastTokenNs,
+         .generation = request.generation,
+         .tableSlot = request.sequence.slot,
+         .base = base,
+         .end = end,
+         .written = request.known(),
+         .promptLength = request.promptLength,
+         .outputLimit = request.outputLimit,
+         .adapter = request.adapter,
+         .lastRow = request.lastRow,
+         .flags = uint8_t(step::kSamples | (request.greedy ? step::kGreedy : 0)),
+         .steady = true,
+         .recent = {}};
+  row.recent[(request.known() - 1) % SteadyRow::kRecent] = request.newest;
 }
 
 /// All of it is in the request and in the sequence again. Nothing where it is not steady.
@@ -51,7 +54,8 @@ void Scheduler::endSteady(uint32_t slot) {
   request.inFlightRows = request.inFlightLeast = request.inFlightMost = rows;
   request.samplesInFlight = rows;
   request.knownTokens = request.computed + 1;
-  request.newest = row.newest;
+  row.write(request.knownTokens);
+  request.newest = row.at(request.computed);
   request.lastTokenNs = row.lastTokenNs;
   request.lastStep = newestStep;
   request.lastRow = row.lastRow;
@@ -71,14 +75,10 @@ size_t Scheduler::completeSteady(const Flight &flight, size_t begin, const StepR
   SteadyRow *table = steady.data();
   size_t i = begin, count = flight.rows.size();
   uint64_t gap = 0;
-  size_t gapBegin = begin;
+  size_t gapBegin = begin, flying = flightCount;
   for (; i < count; ++i) {
-    if (i + 2 * kAhead < count)
-      __builtin_prefetch(&table[rows[i + 2 * kAhead].slot], 1);
-    if (i + kAhead < count) {
-      const SteadyRow &coming = table[rows[i + kAhead].slot];
-      __builtin_prefetch(coming.tokens + coming.base, 1);
-    }
+    if (i + kAhead < count)
+      fetch(rows[i + kAhead].slot);
     if (i % 2 == 0)
       blocks.lookAhead();
     SteadyRow &row = table[rows[i].slot];
@@ -87,7 +87,7 @@ size_t Scheduler::completeSteady(const Flight &flight, size_t begin, const StepR
       break;
     // Each row in flight brings a token behind the last one that is known.
     const kv::Token &token = tokens[results[i].firstToken];
-    row.tokens[row.base - flightCount + 1] = row.newest = token;
+    row.put(row.base - uint32_t(flying) + 1, token);
     uint64_t since = uint64_t(nowNs - row.lastTokenNs);
     if (since != gap) {
       recordGap(gap, i - gapBegin);

@@ -79,11 +79,11 @@ void Scheduler::writeDecodes(size_t begin, size_t end, uint64_t step) {
   uint32_t index = writer.rowCount();
   for (size_t i = begin; i < end; ++i) {
     if (i + kAhead < end)
-      __builtin_prefetch(&steady[plan[i + kAhead].slot], 1);
+      fetch(plan[i + kAhead].slot);
     uint32_t slot = plan[i].slot;
     if (SteadyRow &known = steady[slot]; known.steady) {
       step::Row &row = flightCount ? decodes.add(step::Reference{newestStep, known.lastRow, 0})
-                                   : decodes.add(known.newest);
+                                   : decodes.add(known.at(known.base));
       row.samplingSeed = known.samplingSeed;
       row.predecessorStep = flightCount ? newestStep : step::kNoStep;
       row.predecessorRow = flightCount ? known.lastRow : step::kNone;
