@@ -140,8 +140,7 @@ void BlockManager::takeWholeHit(uint32_t slot, const Prompt &prompt, const Prefi
   tailPins.clear();
   Frame *entry = frames(slot, 0);
   auto pin = [&](PageRef page) {
-    pages->addRef(page.frame());
-    pages->markHit(page.frame());
+    pages->addHit(page.frame());
     return page.frame();
   };
   constexpr uint32_t kAhead = 8; // pages

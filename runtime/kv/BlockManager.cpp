@@ -320,17 +320,17 @@ bool BlockManager::alive(SequenceId id) const { return find(id) != nullptr; }
 
 uint32_t BlockManager::committedTokens(SequenceId id) const {
   const Sequence *s = find(id);
-  return s ? s->committed : 0;
+  return s ? committedOf(*s) : 0;
 }
 
 uint32_t BlockManager::boundTokens(SequenceId id) const {
   const Sequence *s = find(id);
-  return s ? s->bound : 0;
+  return s ? boundOf(*s) : 0;
 }
 
 uint32_t BlockManager::unfinishedRows(SequenceId id) const {
   const Sequence *s = find(id);
-  return s ? s->rows : 0;
+  return s ? (s->steady ? closed - completed : s->rows) : 0;
 }
 
 bool BlockManager::swappedOut(SequenceId id) const {

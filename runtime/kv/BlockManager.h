@@ -106,53 +106,21 @@ public:
   /// still has to move to its linear slots) are hashed only with the next commit.
   Reply commit(SequenceId sequence, StepId step, std::span<const Token> tokens,
                uint32_t unsettled = 0);
-  /// What most rows of a step need, for loops over all of them: rows of a step whose slots are
-  /// there already, and one token that ends no block and with which no page goes. False where it is
-  /// more than that, with nothing changed: then `reserve` and `commit` have to do it.
-  class PlainRows {
-  public:
-    bool tryReserve(SequenceId id, uint32_t tokens) const {
-      if (id.slot >= slots || reserved[id.slot] != 0)
-        return false;
-      Sequence &s = sequences[id.slot];
-      if (s.generation != id.generation || !hasSlots(s, tokens))
-        return false;
-      reserved[id.slot] = tokens;
-      s.bound += tokens;
-      ++s.rows;
-      ++*rows;
-      return true;
-    }
-    bool tryCommit(SequenceId id, Token token) const {
-      if (id.slot >= slots || reserved[id.slot] != 1)
-        return false;
-      Sequence &s = sequences[id.slot];
-      if (s.generation != id.generation || s.committed >= s.plainEnd)
-        return false;
-      reserved[id.slot] = 0;
-      --s.rows;
-      --*rows;
-      if (s.node != kNoNode)
-        tails[size_t{id.slot} * tailSize + s.committed - s.blocks * block] = token;
-      ++s.committed;
-      return true;
-    }
-    void fetch(uint32_t slot) const {
-      __builtin_prefetch(&sequences[slot], 1);
-      if (tails)
-        __builtin_prefetch(&tails[size_t{slot} * tailSize], 1);
-    }
+  // ---- Steady sequences: most rows of most steps
+  //
+  // A steady sequence has a row of one token in each unfinished step and gets one in each step
+  // that is closed, and each of them yields its token. Nobody reserves or commits these: lengths
+  // follow from the steps. Until `endSteady` all that would change it answers UnknownSequence.
 
-  private:
-    friend class BlockManager;
-    Sequence *sequences = nullptr;
-    uint32_t *reserved = nullptr, *rows = nullptr;
-    Token *tails = nullptr;
-    uint32_t slots = 0, block = 1, tailSize = 0;
-  };
-  /// Of the open step, to reserve; of the step that is due, to commit. Void with the next call that
-  /// opens, closes or completes a step. Of any other step it refuses everything.
-  PlainRows plainRows(StepId step);
+  /// After closeStep. The length up to which rows may begin so: from there on a row would take a
+  /// page, end a block or let a page go, and `endSteady` has to come before the step with it. 0
+  /// where it cannot be, with nothing changed: the newest row would be beyond already, or the
+  /// unfinished rows are others.
+  uint32_t beginSteady(SequenceId sequence);
+  /// Rows of unfinished steps are like any others again; those of completed ones have yielded
+  /// `tokens`. In an open step it has none. Where a row yields something else, or nothing: before
+  /// the step with it is completed.
+  void endSteady(SequenceId sequence, std::span<const Token> tokens);
 
   // ---- Sequences
 
@@ -281,7 +249,10 @@ private:
 
   // Tables.
   uint32_t groups() const { return groupCount; }
-  Sequence *find(SequenceId id) { return const_cast<Sequence *>(std::as_const(*this).find(id)); }
+  Sequence *find(SequenceId id) {
+    const Sequence *s = std::as_const(*this).find(id);
+    return s && !s->steady ? const_cast<Sequence *>(s) : nullptr;
+  }
   const Sequence *find(SequenceId id) const {
     if (id.slot >= sequences.size())
       return nullptr;
@@ -329,9 +300,11 @@ private:
   uint32_t &row(uint32_t slot, StepId step) { return rowTokens[rowPlace(slot, step)]; }
   uint32_t row(uint32_t slot, StepId step) const { return rowTokens[rowPlace(slot, step)]; }
   StepId lastStepOf(uint32_t slot) const;
-  static bool hasSlots(const Sequence &s, uint32_t tokens) {
-    return tokens > 0 && tokens <= s.capacity - std::min(s.capacity, s.bound) && !s.sharedTail &&
-           s.phase == Phase::Running && s.transfer == kNoSlot;
+  uint32_t committedOf(const Sequence &s) const {
+    return s.committed + (s.steady ? completed - s.steadyFrom : 0);
+  }
+  uint32_t boundOf(const Sequence &s) const {
+    return s.steady ? committedOf(s) + (closed - completed) : s.bound;
   }
   void addRow(uint32_t slot, uint32_t tokens);
   void takeBackRow(uint32_t slot);

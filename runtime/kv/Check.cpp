@@ -84,20 +84,25 @@ Status BlockManager::checkSequences() const {
       return broken("slot {} counts {} unfinished rows and has {}", slot, s.rows, own);
     if (s.transfer != kNoSlot)
       tokens += transfers[s.transfer].tokens;
-    if (s.bound != s.committed + tokens)
+    uint32_t committed = committedOf(s), bound = boundOf(s);
+    if (bound != committed + (s.steady ? closed - completed : tokens))
       return broken("slot {} has {} committed and {} reserved tokens; its bound is {}", slot,
-                    s.committed, tokens, s.bound);
-    if (s.node != kNoNode && s.blocks * block > s.committed - s.unsettled)
+                    committed, tokens, bound);
+    if (s.steady && (own > 0 || s.unsettled || s.sharedTail || s.transfer != kNoSlot ||
+                     bound > std::min(s.capacity, s.plainEnd)))
+      return broken("slot {} is steady with {} tokens; its pages and blocks end at {} and {}", slot,
+                    bound, s.capacity, s.plainEnd);
+    if (s.node != kNoNode && s.blocks * block > committed - s.unsettled)
       return broken("slot {} has {} tokens in the cache and {} in place", slot, s.blocks * block,
-                    s.committed - s.unsettled);
+                    committed - s.unsettled);
     for (uint32_t g = 0; g < groups(); ++g) {
       const GroupSpec &group = config.groups[g];
       const Table &t = table(slot, g);
-      uint64_t first = group.firstKey(s.committed - s.unsettled) / group.pageSize;
-      if (t.size < group.pagesFor(s.bound) || t.first > first)
+      uint64_t first = group.firstKey(committed - s.unsettled) / group.pageSize;
+      if (t.size < group.pagesFor(bound) || t.first > first)
         return broken("slot {} group {} has pages {} to {}; tokens up to {} may be written and "
                       "keys from page {} on are visible",
-                      slot, g, t.first, t.size, s.bound, first);
+                      slot, g, t.first, t.size, bound, first);
       if (std::max(t.first, sinkPages(g)) < std::min<uint64_t>(first, t.size))
         return broken("slot {} group {} still holds page {}; nothing before page {} is visible",
                       slot, g, t.first, first);
@@ -235,11 +240,13 @@ Status PrefixCache::check() const {
   }
   if (found != live)
     return broken("the tree counts {} nodes and has {}", live, found);
-  for (NodeId first : buckets) {
+  for (Bucket bucket : buckets) {
     uint32_t length = 0;
-    for (NodeId n = first; n != kNoNode; n = nextIn(first, n), ++inBuckets)
+    for (NodeId n = bucket.newest(); n != kNoNode; n = nextIn(bucket.newest(), n), ++inBuckets)
       if (!info[n].live || ++length > kMaxChain)
         return broken("a bucket has a dead node {} or more than {} nodes", n, kMaxChain);
+    if (length != bucket.size())
+      return broken("a bucket counts {} nodes and has {}", bucket.size(), length);
   }
   if (on && inBuckets + roots.size() != live)
     return broken("{} nodes are in buckets and {} are roots, of {}", inBuckets, roots.size(), live);

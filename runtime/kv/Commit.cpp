@@ -10,8 +10,6 @@ namespace llmopt::runtime::kv {
 namespace {
 
 const std::string kText;
-/// Blocks that are inserted together: their buckets are fetched while others are hashed.
-constexpr uint32_t kInserted = 32;
 
 } // namespace
 
@@ -78,8 +76,8 @@ void BlockManager::insertTokens(uint32_t slot, uint32_t had, std::span<const Tok
   while (true) {
     size_t left = tokens.size() - used;
     if (have == 0 && left >= block && mayInsert()) {
-      uint32_t count = static_cast<uint32_t>(
-          std::min<size_t>({left / block, settled / block - s.blocks, size_t{kInserted}}));
+      uint32_t count = static_cast<uint32_t>(std::min<size_t>(
+          {left / block, settled / block - s.blocks, size_t{PrefixCache::kMostInserted}}));
       if (!insertBlocks(slot, tokens.data() + used, count))
         return;
       used += size_t{count} * block;
@@ -105,29 +103,30 @@ bool BlockManager::insertBlock(uint32_t slot, const Token *tokens) {
   return insertBlocks(slot, tokens, 1);
 }
 
-/// At most kInserted. False when nothing more can be inserted for this sequence.
+/// At most PrefixCache::kMostInserted. False when nothing more can be inserted for this sequence.
 bool BlockManager::insertBlocks(uint32_t slot, const Token *tokens, uint32_t count) {
   Sequence &s = sequences[slot];
-  bool text = media[slot].empty();
-  uint64_t hash[kInserted];
-  if (prefix->slotsPerNode() == 1)
-    for (uint32_t i = 0; i < count; ++i)
-      pages->fetch(frames(slot, 0)[s.blocks + i]);
-  if (text)
-    prefix->addressesOf(s.node, tokens, std::span(hash, count));
   // The sequence holds the last node: a child keeps those before it, and nothing is evicted here.
   NodeId last = s.node;
   uint32_t i = 0;
-  for (; i < count; ++i, tokens += block) {
-    NodeId node =
-        text ? prefix->childAt(hash[i], last, tokens, kText)
-             : prefix->childOf(last, tokens,
-                               s.blocks < media[slot].size() ? media[slot][s.blocks] : kText);
-    if (node == kNoNode)
-      break;
-    last = node;
-    attachBlock(slot, s.blocks, node);
-    ++s.blocks;
+  if (const Table &t = table(slot, 0); prefix->slotsPerNode() == 1 && media[slot].empty() &&
+                                       s.blocks >= t.first && s.blocks + count <= t.size) {
+    PrefixCache::Inserted made =
+        prefix->insertText(last, tokens, {frames(slot, 0) + s.blocks, count});
+    last = made.last;
+    i = made.blocks;
+    s.blocks += i;
+    s.duplicates = s.duplicates || made.others;
+  } else {
+    for (; i < count; ++i, tokens += block) {
+      const std::string &own = s.blocks < media[slot].size() ? media[slot][s.blocks] : kText;
+      NodeId node = prefix->childOf(last, tokens, own);
+      if (node == kNoNode)
+        break;
+      last = node;
+      attachBlock(slot, s.blocks, node);
+      ++s.blocks;
+    }
   }
   if (last != s.node)
     prefix->holdChild(last, s.node);

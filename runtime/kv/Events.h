@@ -2,6 +2,7 @@
 // server's prefix cache holds.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 

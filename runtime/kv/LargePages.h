@@ -5,6 +5,8 @@
 
 #include "runtime/base/AlignedBuffer.h"
 
+#include <memory>
+
 namespace llmopt::runtime::kv {
 
 template <typename T> struct LargePages {
@@ -20,6 +22,23 @@ template <typename T> struct LargePages {
   }
   void deallocate(T *memory, size_t) { std::free(memory); }
   bool operator==(const LargePages &) const { return true; }
+};
+
+/// Such an array, not initialised: what is not used costs nothing.
+template <typename T> class LargeArray {
+public:
+  LargeArray() = default;
+  explicit LargeArray(size_t size) : memory(LargePages<T>().allocate(size)), count(size) {}
+  T *data() { return memory.get(); }
+  const T *data() const { return memory.get(); }
+  size_t size() const { return count; }
+
+private:
+  struct Free {
+    void operator()(T *memory) const { std::free(memory); }
+  };
+  std::unique_ptr<T[], Free> memory;
+  size_t count = 0;
 };
 
 } // namespace llmopt::runtime::kv

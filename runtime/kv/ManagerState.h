@@ -44,11 +44,13 @@ struct alignas(64) Sequence { // each step looks at all of them: a cache line
   uint32_t unsettled = 0; ///< committed tokens that are not in place yet
   uint32_t generation = 0;
   uint32_t transfer = kNoSlot; ///< that fills its pages: no rows meanwhile
+  StepId steadyFrom = 0;       ///< the completed step when it became steady
   Phase phase = Phase::None;
   bool dirty = false;      ///< in the list of tables to tell the device about
   bool fresh = false;      ///< the device's tables are another sequence's
   bool sharedTail = false; ///< look at the last page before writing
   bool duplicates = false; ///< has pages whose content the cache has from others
+  bool steady = false;     ///< lengths and rows above are those of `steadyFrom`
 };
 
 /// One sequence's table in one group: entries [0, sink pages) and [first, size) name

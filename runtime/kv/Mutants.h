@@ -38,6 +38,8 @@ enum class Mutant : uint8_t {
   LateNoteCounts,     ///< a note for a transfer that is over acts on the next one
   ResetKeeps,         ///< running sequences insert after a reset
   UnsettledHashed,    ///< a tree's branch is hashed before it is in place
+  SteadyTokensLost,   ///< who is steady no more has forgotten its tokens since
+  SteadyPastItsPages, ///< steady beyond the last page
   Count,
 };
 

@@ -27,7 +27,8 @@ std::string_view toString(PageState state) {
 
 Pool::Pool(PoolLayout layout, uint32_t maxSteps, uint32_t clock)
     : shape(std::move(layout)), steps(maxSteps + 1), clock(clock), hitBonus(shape.frames() / 2),
-      frame(size_t{shape.frames()} + 2 * shape.groups.size() + steps) {
+      frame(size_t{shape.frames()} + 2 * shape.groups.size() + steps),
+      noted(shape.frames() / kStride + 2) {
   for (uint32_t head = shape.frames(); head < frame.size(); ++head)
     frame[head].prev = frame[head].next = head;
   if (shape.equalPages) {
@@ -144,7 +145,6 @@ uint32_t Pool::takeVictims(std::span<Frame> out) {
   // Steps behind the look at the order of eviction.
   constexpr uint32_t kNode = 4, kLinks = 8, kChain = 10, kGone = 12;
   Frame a = frame[never].next, b = frame[hit].next;
-  bool foreseen = comingCount && comingAt(0) == a;
   uint32_t hits = 0;
   for (uint32_t i = 0; i < wanted + kGone; ++i) {
     if (i < wanted) {
@@ -184,7 +184,7 @@ uint32_t Pool::takeVictims(std::span<Frame> out) {
   evictedHitPages += hits;
   takenPages += wanted;
   clock += wanted;
-  forgetComing(foreseen ? std::min(comingCount, wanted - hits) : comingCount);
+  ahead -= std::min(ahead, wanted - hits);
   return wanted;
 }
 
@@ -220,6 +220,12 @@ void Pool::undoRef(Frame f, PageState before) {
     slab[old.idleNext].idlePrev = s;
     slab[s].idle = true;
   }
+}
+
+/// By a hit.
+void Pool::reuse(Frame f) {
+  addRef(f);
+  markHit(f);
 }
 
 /// The last owner went.
@@ -269,7 +275,10 @@ void Pool::settle(Frame f) {
   }
   info.stamp = clock;
   move(f, PageState::Cached);
-  link(cachedList(info.group, info.hit), f);
+  uint32_t list = cachedList(info.group, info.hit);
+  link(list, f);
+  if (list == cachedList(0, false))
+    note(f);
 }
 
 /// Of pages of unequal size: ends in its slab's list of free pages.
@@ -338,48 +347,62 @@ bool Pool::evictFor(uint32_t group) {
 void Pool::beginStep() {
   uint64_t went = evictedPages - evictedBefore;
   evictedBefore = evictedPages;
-  constexpr uint64_t kMore = 16; // whose nodes are not here yet
-  comingWanted = went ? static_cast<uint32_t>(std::min<uint64_t>(went + kMore, kComing)) : 0;
+  // Walkers go side by side: what they have in common is whole only where all have ended.
+  constexpr uint64_t kWhole = kStride * kWalkers;
+  aheadWanted =
+      static_cast<uint32_t>(std::min<uint64_t>((went + kWhole - 1) / kWhole * kWhole, kMostAhead));
 }
 
-/// Evictions look at lines that have been left alone for long. Of the victims to come, each is
-/// taken a step further: its node, then what that names.
+/// From the next page that was noted and may still be in the order.
+bool Pool::beginWalk(Walker &walker) {
+  uint64_t end = (released + kStride - 1) / kStride;
+  nextNoted = std::max(nextNoted, end - std::min<uint64_t>(end, noted.size()));
+  uint32_t list = cachedList(0, false), oldest = frame[list].next;
+  for (int tries = 0; tries < 4 && nextNoted < end && oldest != list; ++tries) {
+    Frame f = noted[nextNoted++ % noted.size()];
+    if (nextNoted + kWalkers <= end) // the one that begins in a round's time
+      fetch(noted[(nextNoted + kWalkers - 1) % noted.size()]);
+    const Info &info = frame[f];
+    bool cached = state(f) == PageState::Cached && !info.hit && info.stamp >= frame[oldest].stamp;
+    if (!cached)
+      continue;
+    walker = {.at = f, .left = kStride + 2};
+    return true;
+  }
+  return false;
+}
+
+/// Evictions look at lines that have been left alone for long. Of a victim to come, the node, then
+/// what that names, each when the walker comes by the next time.
 void Pool::lookFurther() {
-  Frame last = comingCount ? comingAt(comingCount - 1) : cachedList(0, false);
-  Frame next = frame[last].next;
-  if (next >= shape.frames())
-    return; // the end, or out of the order meanwhile
-  coming[(firstComing + comingCount++) % kComing] = next;
-  fetch(next);
-  constexpr uint32_t kNode = 4, kLinks = 8, kChain = 10; // pages behind
-  auto nodeAt = [&](uint32_t back) {
-    return back < comingCount ? frame[comingAt(comingCount - 1 - back)].node : kNoNode;
-  };
-  if (uint32_t node = nodeAt(kNode); node != kNoNode)
-    cache->fetchNode(node);
-  if (uint32_t node = nodeAt(kLinks); node != kNoNode)
-    cache->fetchLinks(node);
-  if (uint32_t node = nodeAt(kChain); node != kNoNode)
+  Walker &walker = walkers[turn++ % kWalkers];
+  if (!walker.left && !beginWalk(walker))
+    return;
+  --walker.left;
+  auto nodeOf = [&](Frame f) { return f < shape.frames() ? frame[f].node : kNoNode; };
+  if (uint32_t node = nodeOf(walker.seen[1]); node != kNoNode)
     cache->fetchChain(node);
+  if (uint32_t node = nodeOf(walker.seen[0]); node != kNoNode)
+    cache->fetchLinks(node);
+  Frame f = walker.at;
+  if (walker.left < 2 || f >= shape.frames() || state(f) != PageState::Cached)
+    f = walker.at = kNoFrame;
+  walker.seen = {f, walker.seen[0]};
+  if (f == kNoFrame)
+    return;
+  ++ahead;
+  cache->fetchNode(frame[f].node);
+  walker.at = frame[f].next;
+  if (walker.at < shape.frames())
+    fetch(walker.at);
 }
 
-/// A page that was never hit is about to go.
+/// A page is about to go.
 void Pool::passVictim(Frame f) {
   if (frame[f].hit)
     return fetch(frame[f].next);
-  constexpr uint32_t kNear = 16;
-  uint32_t at = 0;
-  while (at < comingCount && at < kNear && comingAt(at) != f)
-    ++at;
-  if (at < comingCount && at < kNear)
-    forgetComing(at + 1);
-  else
-    comingCount = 0; // another order
-  if (!comingCount && frame[f].next < shape.frames()) {
-    coming[firstComing % kComing] = frame[f].next;
-    comingCount = 1;
-  }
-  for (int hops = 0; hops < 2 && comingCount < kNear; ++hops)
+  ahead -= std::min(ahead, 1u);
+  for (int i = 0; i < 2 && ahead < kStride * kWalkers; ++i)
     lookFurther();
 }
 
@@ -429,6 +452,8 @@ bool Pool::isFree(uint32_t group, PageId page) const {
          slab[f / shape.framesPerSlab].group == kMaxGroups;
 }
 
-uint64_t Pool::bytes() const { return frame.size() * sizeof(Info) + slab.size() * sizeof(Slab); }
+uint64_t Pool::bytes() const {
+  return frame.size() * sizeof(Info) + noted.size() * sizeof(Frame) + slab.size() * sizeof(Slab);
+}
 
 } // namespace llmopt::runtime::kv

@@ -73,6 +73,15 @@ public:
   void take(uint32_t group, std::span<Frame> pages);
   /// One more owner; a cached or pending page is used again.
   void addRef(Frame f) { confirmRef(f, tryRef(f)); }
+  /// The same of a page that is hit.
+  void addHit(Frame f) {
+    if (frame[f].refs > 0) { // mostly: others hold it, too
+      ++frame[f].refs;
+      frame[f].hit = 1;
+      return;
+    }
+    reuse(f);
+  }
   /// One owner less. Steps up to `lastStep` may still touch the page.
   void dropRef(Frame f, StepId lastStep) {
     Info &info = frame[f];
@@ -83,10 +92,9 @@ public:
       release(f);
   }
   /// Looks a page further along the order of eviction, so that what an eviction looks at is near
-  /// when it comes. The pages lie scattered and each names the next one, so this takes its time: in
-  /// loops over other things, a call now and then.
+  /// when it comes: in loops over other things, a call now and then.
   void lookAhead() {
-    if (comingCount < comingWanted)
+    if (ahead < aheadWanted)
       lookFurther();
   }
   /// As many are wanted as went since the last call, and some.
@@ -209,6 +217,13 @@ private:
     bool partial = false, idle = false; ///< in that list
   };
 
+  /// Looks along the order of eviction, ahead of what goes.
+  struct Walker {
+    Frame at = kNoFrame;
+    uint32_t left = 0; ///< pages to look at, the last two of them behind
+    std::array<Frame, 2> seen = {kNoFrame, kNoFrame}; ///< the last ones
+  };
+
   uint32_t cachedList(uint32_t group, bool hit) const {
     return shape.frames() + 2 * group + (hit ? 1 : 0);
   }
@@ -234,6 +249,7 @@ private:
     if (!shape.equalPages) [[unlikely]]
       slabMoved(f, from, to);
   }
+  void reuse(Frame f);
   void release(Frame f);
   void settle(Frame f);
   /// Ends in the list of free pages; its links are free to use.
@@ -261,6 +277,7 @@ private:
   bool evictFor(uint32_t group);
   void evict(Frame f);
   void lookFurther();
+  bool beginWalk(Walker &walker);
   void passVictim(Frame f);
   void renewStamps();
   /// Stamps are renewed before the clock gets near the end of 32 bits.
@@ -291,16 +308,21 @@ private:
   std::array<std::array<uint32_t, kPageStates>, kMaxGroups> counts = {};
   uint64_t takenPages = 0, evictedPages = 0, evictedHitPages = 0, revivedPages = 0;
 
-  /// Victims to come, whose lines are on their way: a guess, since pages may be used again
-  /// meanwhile, and of those never hit.
-  static constexpr uint32_t kComing = 256;
-  std::array<Frame, kComing> coming = {};
-  uint32_t firstComing = 0, comingCount = 0, comingWanted = 0;
+  /// Looking ahead, in the order of pages never hit. A page names the next one, which has to be
+  /// near before it can be read; so several walk at once, each from a page that was noted when it
+  /// was released, a few pages behind the one before. All of it is a guess: pages may be used
+  /// again meanwhile.
+  static constexpr uint32_t kStride = 16, kWalkers = 8, kMostAhead = 512; ///< pages
+  std::array<Walker, kWalkers> walkers;
+  std::vector<Frame> noted; ///< each kStride-th page that was released, a ring
+  uint64_t released = 0;    ///< never hit
+  uint64_t nextNoted = 0;
+  uint32_t turn = 0;
+  uint32_t ahead = 0, aheadWanted = 0; ///< pages looked at that are still to come
   uint64_t evictedBefore = 0;
-  Frame comingAt(uint32_t i) const { return coming[(firstComing + i) % kComing]; }
-  void forgetComing(uint32_t n) {
-    firstComing += n;
-    comingCount -= n;
+  void note(Frame f) {
+    if (released++ % kStride == 0)
+      noted[released / kStride % noted.size()] = f;
   }
 
   std::vector<Slab> slab; ///< slabs, then heads: partial of each group, idle of each group

@@ -18,7 +18,8 @@ const std::string kText;
 PrefixCache::PrefixCache(const CacheOptions &options, Pool &device, Pool *host, uint32_t maxHolds)
     : on(options.enabled), partialHits(options.partialHits), seed(options.seed),
       hashMask(options.hashBits >= 64 ? ~uint64_t{0} : (uint64_t{1} << options.hashBits) - 1),
-      device(device), host(host), groups(device.layout().groups), ring(options.events) {
+      keys(blockKeys(options.seed)), device(device), host(host), groups(device.layout().groups),
+      ring(options.events) {
   block = static_cast<uint32_t>(kv::blockSize(groups));
   bool keeps = false;
   for (const GroupSpec &group : groups) {
@@ -35,18 +36,19 @@ PrefixCache::PrefixCache(const CacheOptions &options, Pool &device, Pool *host, 
   uint64_t pages = uint64_t{device.layout().frames()} + (host ? host->layout().frames() : 0);
   // Where no group keeps its early pages, nodes without a page lead to those with one.
   uint64_t capacity = (keeps ? pages : 4 * pages) + (keeps ? 0 : maxHolds) + 16;
+  capacity = std::min(capacity, kMostNodes);
   nodes.resize(capacity);
   info.resize(capacity);
   refs.resize(capacity * slots);
-  buckets.assign(capacity * 7 / 8, kNoNode);
-  tokenMemory = AlignedBuffer(capacity * block * sizeof(Token));
+  buckets.resize(capacity * 7 / 8);
+  tokenMemory = LargeArray<Token>(capacity * block);
   lastPath.reserve(std::min<uint64_t>(capacity, kLastPath));
 }
 
 // ---- Addresses
 
 uint64_t PrefixCache::hashOf(const Token *tokens, const std::string &media) const {
-  uint64_t own = hashTokens(tokens, block, seed);
+  uint64_t own = hashTokens(tokens, block, seed, keys);
   if (!media.empty())
     own ^= XXH3_64bits_withSeed(media.data(), media.size(), seed + 1);
   return own;
@@ -71,7 +73,7 @@ bool PrefixCache::matches(NodeId node, NodeId parent, const Token *tokens,
 NodeId PrefixCache::find(uint64_t hash, NodeId parent, const Token *tokens,
                          const std::string &media, uint32_t &length) const {
   length = 0;
-  NodeId newest = buckets[bucketOf(hash)];
+  NodeId newest = buckets[bucketOf(hash)].newest();
   for (NodeId n = newest; n != kNoNode; n = nextIn(newest, n), ++length)
     if (nodes[n].hash == hash && matches(n, parent, tokens, media))
       return n;
@@ -84,10 +86,6 @@ NodeId PrefixCache::newNode() {
   NodeId n = freeNodes;
   if (n != kNoNode) {
     freeNodes = nodes[n].next;
-    if (freeNodes != kNoNode) { // the next one that is wanted
-      fetchNode(freeNodes);
-      __builtin_prefetch(tokensOf(freeNodes), 1);
-    }
   } else if (carved < nodes.size())
     n = carved++;
   else
@@ -102,15 +100,20 @@ const std::string &PrefixCache::keyOf(const Prompt &prompt) {
   return mutant(Mutant::KeyIgnored) ? none : prompt.root;
 }
 
-NodeId PrefixCache::findRoot(Prompt &prompt) const {
+NodeId PrefixCache::findRoot(Prompt &prompt) {
   if (prompt.rootSerial && nodes[prompt.rootNode].serial == prompt.rootSerial)
     return prompt.rootNode;
-  auto found = roots.find(keyOf(prompt));
-  if (found == roots.end())
-    return kNoNode;
-  prompt.rootNode = found->second;
-  prompt.rootSerial = nodes[found->second].serial;
-  return found->second;
+  const std::string &key = keyOf(prompt);
+  if (lastRoot == kNoNode || *lastKey != key) {
+    auto found = roots.find(key);
+    if (found == roots.end())
+      return kNoNode;
+    lastRoot = found->second;
+    lastKey = &found->first;
+  }
+  prompt.rootNode = lastRoot;
+  prompt.rootSerial = nodes[lastRoot].serial;
+  return lastRoot;
 }
 
 NodeId PrefixCache::rootOf(Prompt &prompt) {
@@ -128,24 +131,57 @@ NodeId PrefixCache::rootOf(Prompt &prompt) {
   return n;
 }
 
-void PrefixCache::addressesOf(NodeId parent, const Token *tokens, std::span<uint64_t> hash) const {
-  uint64_t before = nodes[parent].hash;
-  for (size_t i = 0; i < hash.size(); ++i) {
-    before = hash[i] = chain(before, hashTokens(tokens + i * block, block, seed));
-    __builtin_prefetch(&buckets[bucketOf(before)], 1);
-  }
-  __builtin_prefetch(&nodes[parent].firstChild);
-  // Where the children will most likely lie, and how long their buckets are.
+/// Begins to load what insertion looks at: where the children will most likely lie, and the nodes
+/// that they come after in their buckets.
+void PrefixCache::fetchPlaces(std::span<const uint32_t> bucket) const {
   NodeId next = freeNodes;
-  for (size_t i = 0; i < hash.size() && next != kNoNode; ++i, next = nodes[next].next) {
+  for (size_t i = 0; i < bucket.size() && next != kNoNode; ++i, next = nodes[next].next) {
     fetchNode(next);
     __builtin_prefetch(tokensOf(next), 1);
   }
-  for (uint64_t address : hash)
-    if (NodeId newest = buckets[bucketOf(address)]; newest != kNoNode) {
-      __builtin_prefetch(&info[newest]);
+  for (uint32_t at : bucket)
+    if (NodeId newest = buckets[at].newest(); newest != kNoNode)
       __builtin_prefetch(&nodes[newest], 1);
+}
+
+PrefixCache::Inserted PrefixCache::insertText(NodeId parent, const Token *tokens,
+                                              std::span<const Frame> pages) {
+  uint64_t hash[kMostInserted];
+  uint32_t bucket[kMostInserted];
+  uint32_t count = static_cast<uint32_t>(pages.size());
+  uint64_t before = nodes[parent].hash;
+  for (uint32_t i = 0; i < count; ++i) {
+    before = hash[i] = chain(before, hashTokens(tokens + size_t{i} * block, block, seed, keys));
+    bucket[i] = bucketOf(before);
+    __builtin_prefetch(&buckets[bucket[i]], 1);
+    device.fetch(pages[i]);
+  }
+  fetchPlaces({bucket, count});
+  bool plain = !ring.enabled() && !mutant(Mutant::HashDecides) && !mutant(Mutant::ParentIgnored);
+  Inserted result{.last = parent, .blocks = 0, .others = false};
+  for (; result.blocks < count; ++result.blocks, tokens += block) {
+    uint32_t i = result.blocks;
+    // A parent without children has not this one: the bucket's nodes need not be looked at.
+    Bucket &in = buckets[bucket[i]];
+    bool fresh = plain && nodes[result.last].firstChild == kNoNode && in.size() < kMaxChain;
+    NodeId n = fresh ? addChild(hash[i], in, result.last, tokens)
+                     : childAt(hash[i], result.last, tokens, kText);
+    if (n == kNoNode)
+      break;
+    result.last = n;
+    if (fresh && device.node(pages[i]) == kNoNode) {
+      refs[n] = PageRef::device(pages[i]);
+      device.hash(pages[i], n, 0);
+    } else if (device.node(pages[i]) == n) {
+      continue;
+    } else if (!refs[n].empty()) {
+      result.others = true;
+    } else if (device.node(pages[i]) == kNoNode) {
+      attach(n, 0, PageRef::device(pages[i]));
     }
+  }
+  ++changes;
+  return result;
 }
 
 NodeId PrefixCache::childOf(NodeId parent, const Token *tokens, const std::string &media) {
@@ -154,8 +190,8 @@ NodeId PrefixCache::childOf(NodeId parent, const Token *tokens, const std::strin
 
 NodeId PrefixCache::childAt(uint64_t hash, NodeId parent, const Token *tokens,
                             const std::string &media) {
-  NodeId &bucket = buckets[bucketOf(hash)];
-  uint32_t length = bucket == kNoNode ? 0 : info[bucket].chained;
+  Bucket &bucket = buckets[bucketOf(hash)];
+  uint32_t length = bucket.size();
   NodeId n = kNoNode;
   // A parent without children has not this one: the bucket's nodes need not be looked at.
   if (nodes[parent].firstChild != kNoNode || length >= kMaxChain || mutant(Mutant::HashDecides) ||
@@ -163,31 +199,37 @@ NodeId PrefixCache::childAt(uint64_t hash, NodeId parent, const Token *tokens,
     n = find(hash, parent, tokens, media, length);
   if (n != kNoNode || length >= kMaxChain)
     return n;
-  n = newNode();
+  n = addChild(hash, bucket, parent, tokens);
+  if (n != kNoNode && !media.empty()) {
+    info[n].media = true;
+    texts[n] = media;
+  }
+  return n;
+}
+
+/// It is not there yet, and its bucket has room. Without a page.
+inline NodeId PrefixCache::addChild(uint64_t hash, Bucket &bucket, NodeId parent,
+                                    const Token *tokens) {
+  NodeId n = newNode();
   if (n == kNoNode)
     return n;
   Node &node = nodes[n], &above = nodes[parent];
   node.hash = hash;
   node.parent = parent;
-  node.next = bucket == kNoNode ? n : std::exchange(nodes[bucket].next, n);
-  bucket = n;
-  info[n].chained = static_cast<uint8_t>(length + 1);
+  node.next = bucket.size() ? std::exchange(nodes[bucket.newest()].next, n) : n;
+  bucket.set(n, bucket.size() + 1);
   node.firstChild = node.prevSibling = kNoNode;
   node.nextSibling = above.firstChild;
   if (above.firstChild != kNoNode)
     nodes[above.firstChild].prevSibling = n;
   above.firstChild = n;
-  uint8_t *own = tokenMemory.data() + size_t{n} * block * sizeof(Token);
+  Token *own = tokenMemory.data() + size_t{n} * block;
   if (block == kCommonBlock)
     std::memcpy(own, tokens, kCommonBlock * sizeof(Token));
   else
     std::memcpy(own, tokens, block * sizeof(Token));
   for (uint32_t slot = 0; slot < slots; ++slot)
     refs[size_t{n} * slots + slot] = {};
-  if (!media.empty()) {
-    info[n].media = true;
-    texts[n] = media;
-  }
   return n;
 }
 
@@ -253,24 +295,36 @@ void PrefixCache::removeIfUnused(NodeId n) {
 void PrefixCache::unlink(NodeId n) {
   Node &node = nodes[n];
   if (node.parent == kNoNode) {
+    lastRoot = kNoNode;
     roots.erase(texts[n]);
     texts.erase(n);
+    freeNode(n);
   } else {
-    NodeId &newest = buckets[bucketOf(node.hash)], before = newest;
-    while (nodes[before].next != n) // of the oldest, which goes first mostly, the newest at once
-      before = nodes[before].next;
-    nodes[before].next = node.next;
-    if (newest == n)
-      newest = before == n ? kNoNode : before;
-    if (node.prevSibling != kNoNode)
-      nodes[node.prevSibling].nextSibling = node.nextSibling;
-    else
-      nodes[node.parent].firstChild = node.nextSibling;
-    if (node.nextSibling != kNoNode)
-      nodes[node.nextSibling].prevSibling = node.prevSibling;
+    unlinkChild(n);
   }
+}
+
+inline void PrefixCache::unlinkChild(NodeId n) {
+  Node &node = nodes[n];
+  Bucket &bucket = buckets[bucketOf(node.hash)];
+  NodeId newest = bucket.newest(), before = newest;
+  while (nodes[before].next != n) // of the oldest, which goes first mostly, the newest at once
+    before = nodes[before].next;
+  nodes[before].next = node.next;
+  bucket.set(newest == n ? before : newest, bucket.size() - 1);
+  if (node.prevSibling != kNoNode)
+    nodes[node.prevSibling].nextSibling = node.nextSibling;
+  else
+    nodes[node.parent].firstChild = node.nextSibling;
+  if (node.nextSibling != kNoNode)
+    nodes[node.nextSibling].prevSibling = node.prevSibling;
   if (info[n].media)
     texts.erase(n);
+  freeNode(n);
+}
+
+inline void PrefixCache::freeNode(NodeId n) {
+  Node &node = nodes[n];
   ++changes;
   info[n] = {};
   ++node.serial;
@@ -297,8 +351,9 @@ void PrefixCache::lost(NodeId n) {
     return;
   }
   NodeId parent = nodes[n].parent;
-  unlink(n);
-  removeIfUnused(parent);
+  unlinkChild(n);
+  if (nodes[parent].firstChild == kNoNode && (isRoot(parent) || refs[parent].empty()))
+    removeIfUnused(parent);
 }
 
 void PrefixCache::evicted(Frame frame, Pool &pool) {
@@ -329,8 +384,9 @@ void PrefixCache::reset() {
     ++nodes[n].serial;
     info[n] = {};
   }
-  std::fill(buckets.begin(), buckets.end(), kNoNode);
+  std::fill(buckets.begin(), buckets.end(), Bucket());
   roots.clear();
+  lastRoot = kNoNode;
   texts.clear();
   freeNodes = kNoNode;
   carved = live = 0;
@@ -347,7 +403,7 @@ void PrefixCache::announce(CacheEvent::Kind kind, NodeId node) {
 
 uint64_t PrefixCache::bytes() const {
   return nodes.size() * (sizeof(Node) + sizeof(Info)) + refs.size() * sizeof(PageRef) +
-         buckets.size() * sizeof(NodeId);
+         buckets.size() * sizeof(Bucket);
 }
 
 } // namespace llmopt::runtime::kv

@@ -13,15 +13,15 @@
 // A node lives while it names a page, has children or is held by a sequence.
 // Nodes without a page of a group that needs it are holes: a hit ends before them.
 //
-// Thirty-six bytes a node beside the tokens, four a page slot, three and a half a bucket.
+// Thirty-six bytes a node beside the tokens, four a page slot, three and a half of buckets.
 #pragma once
 
-#include "runtime/base/AlignedBuffer.h"
 #include "runtime/kv/Events.h"
 #include "runtime/kv/Mutants.h"
 #include "runtime/kv/Pool.h"
 #include "runtime/kv/Prompt.h"
 
+#include <array>
 #include <span>
 #include <string>
 #include <unordered_map>
@@ -87,10 +87,15 @@ public:
   /// The child with these tokens, made when it is not there; kNoNode when no node is
   /// free or its bucket is full. `media` is empty for text.
   NodeId childOf(NodeId parent, const Token *tokens, const std::string &media);
-  /// The addresses of blocks of text one behind the other, the first behind `parent`, and their
-  /// buckets on the way; then each child at its address, as childOf.
-  void addressesOf(NodeId parent, const Token *tokens, std::span<uint64_t> hash) const;
-  NodeId childAt(uint64_t hash, NodeId parent, const Token *tokens, const std::string &media);
+  /// Blocks of text one behind the other, the first behind `parent`: for each the child, as
+  /// childOf, and its page, where the node has none. Of nodes with one page; at most kMostInserted.
+  struct Inserted {
+    NodeId last;     ///< the newest child, or the parent
+    uint32_t blocks; ///< fewer where the next one could not be inserted
+    bool others;     ///< some nodes have pages from others
+  };
+  static constexpr uint32_t kMostInserted = 64;
+  Inserted insertText(NodeId parent, const Token *tokens, std::span<const Frame> pages);
   PageRef pageAt(NodeId node, uint32_t slot) const { return refs[size_t{node} * slots + slot]; }
   /// The slot must be empty.
   void attach(NodeId node, uint32_t slot, PageRef page);
@@ -126,7 +131,8 @@ public:
   }
   void fetchLinks(NodeId node) const;
   void fetchChain(NodeId node) const {
-    __builtin_prefetch(&nodes[buckets[bucketOf(nodes[node].hash)]], 1);
+    if (NodeId newest = buckets[bucketOf(nodes[node].hash)].newest(); newest != kNoNode)
+      __builtin_prefetch(&nodes[newest], 1);
   }
   /// Forgets all nodes. Nobody may hold one any more.
   void reset();
@@ -142,7 +148,7 @@ public:
   uint32_t capacity() const { return static_cast<uint32_t>(nodes.size()); }
   /// Bytes of bookkeeping; the tokens are apart.
   uint64_t bytes() const;
-  uint64_t tokenBytes() const { return tokenMemory.size(); }
+  uint64_t tokenBytes() const { return tokenMemory.size() * sizeof(Token); }
   Status check() const;
 
 private:
@@ -159,11 +165,21 @@ private:
   struct Info {
     uint16_t holds = 0;
     bool live : 1 = false, media : 1 = false;
-    /// Nodes of its bucket when it became the newest of them, at most: since then some may have
-    /// gone.
-    uint8_t chained = 0;
   };
   static_assert(sizeof(Info) == 4);
+  /// The newest of its nodes, and how many there are, in one word.
+  class Bucket {
+  public:
+    NodeId newest() const { return value ? value >> kBits : kNoNode; }
+    uint32_t size() const { return value & ((1u << kBits) - 1); }
+    void set(NodeId newest, uint32_t size) { value = size ? newest << kBits | size : 0; }
+    static constexpr uint32_t kBits = 5; ///< of the size
+    static_assert(kMaxChain < 1u << kBits);
+
+  private:
+    uint32_t value = 0;
+  };
+  static constexpr uint64_t kMostNodes = (uint64_t{1} << (32 - Bucket::kBits)) - 1;
 
   static constexpr uint64_t kGolden = 0x9E3779B97F4A7C15u;
   uint64_t chain(uint64_t parent, uint64_t own) const {
@@ -175,19 +191,20 @@ private:
     using Wide = unsigned __int128;
     return static_cast<uint32_t>(Wide{hash * kGolden} * buckets.size() >> 64);
   }
-  /// Visits a bucket's nodes, beginning with the newest, which the bucket names.
+  /// Visits a bucket's nodes, beginning with the newest.
   NodeId nextIn(NodeId newest, NodeId n) const {
     NodeId next = nodes[n].next;
     return next == newest ? kNoNode : next;
   }
-  const Token *tokensOf(NodeId node) const {
-    return reinterpret_cast<const Token *>(tokenMemory.data()) + size_t{node} * block;
-  }
+  const Token *tokensOf(NodeId node) const { return tokenMemory.data() + size_t{node} * block; }
   bool matches(NodeId node, NodeId parent, const Token *tokens, const std::string &media) const;
   NodeId find(uint64_t hash, NodeId parent, const Token *tokens, const std::string &media,
               uint32_t &length) const;
+  NodeId childAt(uint64_t hash, NodeId parent, const Token *tokens, const std::string &media);
+  NodeId addChild(uint64_t hash, Bucket &bucket, NodeId parent, const Token *tokens);
+  void fetchPlaces(std::span<const uint32_t> bucket) const;
   static const std::string &keyOf(const Prompt &prompt);
-  NodeId findRoot(Prompt &prompt) const;
+  NodeId findRoot(Prompt &prompt);
   uint32_t livingBlocks(const std::vector<Prompt::Seen> &path) const;
   uint32_t rememberedBlocks(const Prompt &prompt) const;
   uint32_t lastBlocks();
@@ -212,6 +229,8 @@ private:
   NodeId newNode();
   void removeIfUnused(NodeId node);
   void unlink(NodeId node);
+  void unlinkChild(NodeId node);
+  void freeNode(NodeId node);
   void announce(CacheEvent::Kind kind, NodeId node);
   Status checkPages(NodeId node) const;
   Status checkNames() const;
@@ -219,6 +238,7 @@ private:
 
   bool on, partialHits;
   uint64_t seed, hashMask;
+  std::array<uint64_t, 8> keys; ///< see BlockHash.h
   Pool &device;
   Pool *host;
   uint32_t block = 1, slots = 0;
@@ -228,8 +248,8 @@ private:
   std::vector<Node, LargePages<Node>> nodes;
   std::vector<Info, LargePages<Info>> info;
   std::vector<PageRef, LargePages<PageRef>> refs;
-  std::vector<NodeId, LargePages<NodeId>> buckets;
-  AlignedBuffer tokenMemory;
+  std::vector<Bucket, LargePages<Bucket>> buckets;
+  LargeArray<Token> tokenMemory;
   uint32_t carved = 0, live = 0;
   NodeId freeNodes = kNoNode;
   /// Times that a node lost a page and lived on: what is remembered of a path may be
@@ -242,6 +262,8 @@ private:
   uint64_t lastHoles = 0;                   ///< the count of holes when all of it could be hit
   static constexpr size_t kLastPath = 4096; ///< its longest
   std::unordered_map<std::string, NodeId> roots;
+  NodeId lastRoot = kNoNode; ///< that was found last, as long as it lives
+  const std::string *lastKey = nullptr;
   std::unordered_map<NodeId, std::string> texts; ///< of a root its key, of others their media
   EventRing ring;
 };

@@ -84,27 +84,27 @@ bool PrefixCache::followBatch(Prompt &prompt, NodeId &at, uint32_t blocks) {
   const Token *tokens = prompt.ids.data() + size_t{begin} * block;
   bool text = prompt.media.empty();
   uint64_t hash[kBatch];
-  const NodeId *bucket[kBatch];
+  const Bucket *bucket[kBatch];
   uint64_t before = nodes[at].hash;
   for (uint32_t i = 0; i < blocks; ++i) {
     const Token *own = tokens + size_t{i} * block;
-    before = hash[i] =
-        chain(before, text ? hashTokens(own, block, seed) : hashOf(own, prompt.media[begin + i]));
+    before = hash[i] = chain(before, text ? hashTokens(own, block, seed, keys)
+                                          : hashOf(own, prompt.media[begin + i]));
     bucket[i] = &buckets[bucketOf(before)];
     __builtin_prefetch(bucket[i]);
   }
   for (uint32_t i = 0; i < blocks; ++i)
-    if (NodeId n = *bucket[i]; n != kNoNode) {
+    if (NodeId n = bucket[i]->newest(); n != kNoNode) {
       __builtin_prefetch(&nodes[n]);
       __builtin_prefetch(&refs[size_t{n} * slots]);
       __builtin_prefetch(tokensOf(n));
     }
   for (uint32_t i = 0; i < blocks; ++i) {
     const Token *own = tokens + size_t{i} * block;
-    NodeId n = *bucket[i];
+    NodeId n = bucket[i]->newest();
     while (n != kNoNode &&
            !(nodes[n].hash == hash[i] && matches(n, at, own, mediaAt(prompt.media, begin + i))))
-      n = nextIn(*bucket[i], n);
+      n = nextIn(bucket[i]->newest(), n);
     if (n == kNoNode || !whole(n))
       return false;
     prompt.path.push_back({n, nodes[n].serial});

@@ -7,20 +7,6 @@
 
 namespace llmopt::runtime::kv {
 
-BlockManager::PlainRows BlockManager::plainRows(StepId step) {
-  PlainRows rows;
-  if (step == 0 || (step != open && (step != completed + 1 || step > closed)))
-    return rows;
-  rows.sequences = sequences.data();
-  rows.reserved = &row(0, step);
-  rows.rows = &rowsOfStep[place(step)];
-  rows.tails = tails.data();
-  rows.slots = config.maxSequences;
-  rows.block = block;
-  rows.tailSize = tailSize;
-  return rows;
-}
-
 Reply BlockManager::reserve(SequenceId id, uint32_t tokens) {
   if (!open)
     return Reply::WrongStep;
@@ -55,7 +41,7 @@ void BlockManager::addRow(uint32_t slot, uint32_t tokens) {
 Demand BlockManager::growth(uint32_t slot, uint32_t tokens) const {
   Demand demand;
   for (uint32_t g = 0; g < groups(); ++g) {
-    uint64_t wanted = config.groups[g].pagesFor(uint64_t{sequences[slot].bound} + tokens);
+    uint64_t wanted = config.groups[g].pagesFor(uint64_t{boundOf(sequences[slot])} + tokens);
     uint32_t size = table(slot, g).size;
     demand.take[g] = wanted > size ? static_cast<uint32_t>(wanted) - size : 0;
   }
@@ -136,6 +122,45 @@ void BlockManager::markDirty(uint32_t slot) {
     return;
   sequences[slot].dirty = true;
   dirtySlots.push_back(slot);
+}
+
+// ---- Steady sequences
+
+uint32_t BlockManager::beginSteady(SequenceId id) {
+  Sequence *s = find(id);
+  uint32_t unfinished = closed - completed;
+  // As many rows as unfinished steps, and as many tokens as rows: one of one token in each.
+  if (!s || open || s->phase != Phase::Running || s->transfer != kNoSlot || s->sharedTail ||
+      s->unsettled || !unfinished || s->rows != unfinished || s->bound - s->committed != unfinished)
+    return 0;
+  uint32_t end = std::min(s->capacity + mutant(Mutant::SteadyPastItsPages), s->plainEnd);
+  if (s->bound > end)
+    return 0;
+  for (StepId step = completed + 1; step <= closed; ++step) {
+    row(id.slot, step) = 0;
+    --rowsOfStep[place(step)];
+  }
+  s->rows = 0;
+  s->steady = true;
+  s->steadyFrom = completed;
+  return end;
+}
+
+void BlockManager::endSteady(SequenceId id, std::span<const Token> tokens) {
+  Sequence &s = sequences[id.slot];
+  assert(s.steady && s.generation == id.generation && tokens.size() == completed - s.steadyFrom &&
+         "a steady sequence yields a token a step");
+  if (s.node != kNoNode && !mutant(Mutant::SteadyTokensLost))
+    std::copy(tokens.begin(), tokens.end(),
+              tails.data() + size_t{id.slot} * tailSize + s.committed - s.blocks * block);
+  s.committed += static_cast<uint32_t>(tokens.size());
+  s.rows = closed - completed;
+  s.bound = s.committed + s.rows;
+  s.steady = false;
+  for (StepId step = completed + 1; step <= closed; ++step) {
+    row(id.slot, step) = 1;
+    ++rowsOfStep[place(step)];
+  }
 }
 
 // ---- Room

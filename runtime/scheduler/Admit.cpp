@@ -18,7 +18,7 @@ void Scheduler::fetchWaiters() const {
   queue.forFirst(admitted, [&](uint32_t slot) {
     const Request &request = requests[slot];
     fetchAll(&request, sizeof(request));
-    fetchAll(request.tokens.data(), std::min(request.known(), kMost) * sizeof(kv::Token));
+    fetchAll(request.tokens().data(), std::min(request.known(), kMost) * sizeof(kv::Token));
   });
 }
 
@@ -169,7 +169,6 @@ bool Scheduler::tryAdmit(uint32_t slot, int64_t nowNs) {
   PlannedRow row;
   row.slot = slot;
   row.generation = request.generation;
-  row.tableSlot = request.sequence.slot;
   row.tokens = admission.newTokens;
   row.samples = request.computed + row.tokens == request.known();
   budgetLeft -= row.tokens;

@@ -43,57 +43,6 @@ Status Scheduler::checkResult(const Flight &flight, const StepResult &result) co
   return {};
 }
 
-/// As completeRow, for rows from `begin` on, as long as they have one token, yield one and end
-/// nothing with it: no answer, no block, no page. Gives the first that is not so.
-size_t Scheduler::completeDecodes(const Flight &flight, size_t begin, const StepResult &result,
-                                  int64_t nowNs) {
-  kv::BlockManager::PlainRows plain = blocks.plainRows(kv::StepId(flight.step));
-  const PlannedRow *rows = flight.rows.data();
-  const RowResult *results = result.rows.data();
-  const kv::Token *tokens = result.tokens.data();
-  Request *table = requests.data();
-  size_t i = begin, count = flight.rows.size();
-  uint64_t gap = 0;
-  size_t gapBegin = begin;
-  for (; i < count; ++i) {
-    if (i + 2 * kAhead < count) {
-      fetch(rows[i + 2 * kAhead].slot);
-      plain.fetch(rows[i + 2 * kAhead].tableSlot);
-    }
-    if (i + kAhead < count) {
-      const Request &coming = table[rows[i + kAhead].slot];
-      __builtin_prefetch(coming.tokens.data() + coming.computed, 1);
-    }
-    if (i % 2 == 0)
-      blocks.lookAhead();
-    const PlannedRow &row = rows[i];
-    Request &request = table[row.slot];
-    bool here = row.decode & (request.generation == row.generation) & !results[i].failed &
-                (results[i].tokenCount == 1) & (request.computed < request.plainEnd);
-    // The row's own token is the newest that is known: each one in flight brings one more.
-    if (!here || !plain.tryCommit(request.sequence, request.newest))
-      break;
-    --request.inFlightRows;
-    --request.inFlightLeast;
-    --request.inFlightMost;
-    --request.samplesInFlight;
-    ++request.computed;
-    kv::Token token = tokens[results[i].firstToken];
-    request.append(token);
-    uint64_t since = uint64_t(nowNs - request.lastTokenNs);
-    if (since != gap) {
-      recordGap(gap, i - gapBegin);
-      gap = since;
-      gapBegin = i;
-    }
-    request.lastTokenNs = nowNs;
-    listener.onTokens({row.slot, row.generation}, {&token, 1}, nowNs);
-  }
-  recordGap(gap, i - gapBegin);
-  counts.generationTokensTotal += i - begin;
-  return i;
-}
-
 Status Scheduler::complete(const StepResult &result, int64_t nowNs) {
   if (!flightCount)
     return makeStatus(StatusCode::Internal, "result of step {}; no step is in flight", result.step);
@@ -101,7 +50,7 @@ Status Scheduler::complete(const StepResult &result, int64_t nowNs) {
   LLMOPT_RETURN_IF_ERROR(checkResult(flight, result));
   kv::Reply reply = kv::Reply::Ok;
   for (size_t i = 0; i < flight.rows.size(); ++i) {
-    if (result.status.ok() && (i = completeDecodes(flight, i, result, nowNs)) == flight.rows.size())
+    if (result.status.ok() && (i = completeSteady(flight, i, result, nowNs)) == flight.rows.size())
       break;
     const PlannedRow &row = flight.rows[i];
     bool wanted = find({row.slot, row.generation}); // else it ended while the row was in flight
@@ -109,6 +58,8 @@ Status Scheduler::complete(const StepResult &result, int64_t nowNs) {
               requests[row.slot].state == RequestState::Running;
     bool failed =
         !result.status.ok() || (result.rows[i].failed && !mutant(SchedulerMutant::FailedRowsCount));
+    if (wanted)
+      endSteady(row.slot);
     if (wanted && !failed) {
       kv::Reply committed = completeRow(row, result.rows[i], result, nowNs);
       reply = committed == kv::Reply::Ok ? reply : committed;
@@ -183,16 +134,15 @@ kv::Reply Scheduler::completeRow(const PlannedRow &row, const RowResult &result,
   for (kv::Token token : tokens)
     request.append(token);
   uint32_t unsettled = std::min(result.unsettled, valid ? valid - 1 : 0);
-  kv::Reply reply =
-      blocks.commit(request.sequence, kv::StepId(step.step),
-                    std::span(request.tokens).subspan(request.computed, valid), unsettled);
+  kv::Reply reply = blocks.commit(request.sequence, kv::StepId(step.step),
+                                  request.tokens().subspan(request.computed, valid), unsettled);
   request.computed += valid;
   if (!tokens.empty())
     giveTokens(row.slot, tokens, nowNs);
   if (reason != FinishReason::None)
     endRequest(row.slot, reason, nowNs);
   else if (request.filter && !tokens.empty())
-    request.blocked = !request.filter->prepare(handleOf(row.slot), request.tokens);
+    request.blocked = !request.filter->prepare(handleOf(row.slot), request.tokens());
   return reply;
 }
 

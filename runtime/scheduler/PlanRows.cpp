@@ -52,7 +52,7 @@ uint32_t Scheduler::draftsFor(uint32_t slot, uint32_t budget, uint32_t &firstDra
     firstDraft = uint32_t(draftTokens.size());
     draftTokens.resize(firstDraft + room);
     draftParents.resize(firstDraft + room);
-    uint32_t count = config.draftSource->propose(handleOf(slot), request.tokens,
+    uint32_t count = config.draftSource->propose(handleOf(slot), request.tokens(),
                                                  std::span(draftTokens).subspan(firstDraft, room),
                                                  std::span(draftParents).subspan(firstDraft, room));
     count = goodDrafts(firstDraft, std::min(count, room));
@@ -91,7 +91,6 @@ void Scheduler::planRow(uint32_t slot) {
   PlannedRow row;
   row.slot = slot;
   row.generation = request.generation;
-  row.tableSlot = request.sequence.slot;
   if (request.prefilling()) {
     uint32_t left = request.prefillEnd - request.leastLength();
     row.tokens = std::min({left, budgetLeft, config.chunkTokens});
@@ -118,44 +117,45 @@ void Scheduler::planRow(uint32_t slot) {
     row.decode = !row.drafts;
   }
   budgetLeft -= std::min(budgetLeft, row.tokens);
+  unreserved.push_back(uint32_t(plan.size()));
   plan.push_back(row);
 }
 
 void Scheduler::planRunning() {
   plan.clear();
   prefills.clear();
+  unreserved.clear();
   draftTokens.clear();
   draftParents.clear();
   gaps = false;
   budgetLeft = config.tokenBudget;
   // Without drafts a row has one token and yields one: the bounds of the length are exact.
   bool single = !mostDrafts && !mutant(SchedulerMutant::BeyondTheAnswer);
-  // Where no row can lack pages, none will be taken back, and whose slot is there has it at once:
-  // no page is taken with it.
-  roomy = blocks.holds(mostDemand(config.tokenBudget, config.maxRunning));
-  kv::BlockManager::PlainRows open = blocks.plainRows(blocks.currentStep());
   for (size_t i = 0; i < runningSlots.size(); ++i) {
     if (i + 2 * kAhead < runningSlots.size())
-      fetch(runningSlots[i + 2 * kAhead]);
-    if (i + kAhead < runningSlots.size())
-      open.fetch(requests[runningSlots[i + kAhead]].sequence.slot);
+      __builtin_prefetch(&steady[runningSlots[i + 2 * kAhead]], 1);
     if (i % 4 == 0)
       blocks.lookAhead();
     uint32_t slot = runningSlots[i];
+    const SteadyRow &row = steady[slot];
+    auto planDecode = [&](uint32_t generation) { // the budget has a token for each
+      --budgetLeft;
+      plan.push_back(
+          {.slot = slot, .generation = generation, .tokens = 1, .samples = true, .decode = true});
+    };
+    if (row.steady && row.base < row.end + mutant(SchedulerMutant::SteadyTooLong)) {
+      planDecode(row.generation);
+      continue;
+    }
+    endSteady(slot);
     const Request &request = requests[slot];
     if (request.prefilling()) {
       prefills.push_back(slot);
     } else if (!single || !request.plain()) {
       planRow(slot);
-    } else if (request.decodePosition() < request.outputLimit) { // the budget has a token for each
-      --budgetLeft;
-      plan.push_back({.slot = slot,
-                      .generation = request.generation,
-                      .tableSlot = request.sequence.slot,
-                      .tokens = 1,
-                      .samples = true,
-                      .decode = true,
-                      .reserved = roomy && open.tryReserve(request.sequence, 1)});
+    } else if (request.decodePosition() < request.outputLimit) {
+      unreserved.push_back(uint32_t(plan.size()));
+      planDecode(request.generation);
     }
   }
   // The ward's prefill first: the bound on waiting counts on it.
@@ -168,26 +168,22 @@ void Scheduler::planRunning() {
 }
 
 void Scheduler::reserveRows() {
-  kv::BlockManager::PlainRows plain = blocks.plainRows(blocks.currentStep());
   auto reserve = [&](PlannedRow &row) {
     uint32_t slots =
         mutant(SchedulerMutant::DraftSlotsForgotten) ? row.tokens - row.drafts : row.tokens;
-    kv::SequenceId sequence = requests[row.slot].sequence;
-    row.reserved = true;
-    if (!row.tokens || plain.tryReserve(sequence, slots) ||
-        blocks.reserve(sequence, slots) == kv::Reply::Ok)
+    if (!row.tokens || blocks.reserve(requests[row.slot].sequence, slots) == kv::Reply::Ok)
       return;
     budgetLeft += row.tokens;
     row.tokens = 0; // left out of this step: its pages are on their way
     gaps = true;
   };
   uint32_t ward = wardSlot();
-  for (PlannedRow &row : plan)
-    if (row.slot == ward && !row.reserved)
-      reserve(row);
-  for (PlannedRow &row : plan)
-    if (!row.reserved)
-      reserve(row);
+  for (uint32_t i : unreserved)
+    if (plan[i].slot == ward)
+      reserve(plan[i]);
+  for (uint32_t i : unreserved)
+    if (plan[i].slot != ward)
+      reserve(plan[i]);
 }
 
 /// Rows that were given up leave the plan.

@@ -43,7 +43,7 @@ kv::Demand Scheduler::mostDemand(uint32_t tokens, uint32_t rows) const {
 
 void Scheduler::makeRoom() {
   uint32_t tokens = config.tokenBudget - budgetLeft;
-  if (roomy || plan.empty() || blocks.holds(mostDemand(tokens, uint32_t(plan.size()))))
+  if (plan.empty() || blocks.holds(mostDemand(tokens, uint32_t(plan.size()))))
     return; // nearly always
   for (kv::Demand demand = plannedDemand(); !blocks.holds(demand); demand = plannedDemand()) {
     if (onItsWay(demand))
@@ -65,19 +65,21 @@ uint32_t Scheduler::victim() const {
   uint32_t ward = mutant(SchedulerMutant::WardPreempted) ? Request::kNone : wardSlot();
   uint32_t best = Request::kNone;
   // Preempted twice: last. Then the lowest class, the least computed, the youngest.
-  auto rank = [&](const Request &r) {
-    return std::tuple(r.preemptions >= 2, ~uint32_t(r.priority), r.leastLength(), ~r.arrival);
+  auto rank = [&](uint32_t slot) {
+    const Request &r = requests[slot];
+    uint32_t length = steady[slot].steady ? steady[slot].base : r.leastLength();
+    return std::tuple(r.preemptions >= 2, ~uint32_t(r.priority), length, ~r.arrival);
   };
   for (uint32_t slot : runningSlots)
     // A peer writes on: taking the pages of a request that receives brings none for now.
     if (requests[slot].state == RequestState::Running && slot != ward &&
-        !requests[slot].receiving &&
-        (best == Request::kNone || rank(requests[slot]) < rank(requests[best])))
+        !requests[slot].receiving && (best == Request::kNone || rank(slot) < rank(best)))
       best = slot;
   return best;
 }
 
 void Scheduler::preempt(uint32_t slot) {
+  endSteady(slot);
   Request &request = requests[slot];
   ++counts.preemptions;
   ++request.preemptions;

@@ -10,8 +10,9 @@
 #include "runtime/scheduler/Request.h"
 
 #include <array>
+#include <memory>
 #include <optional>
-#include <vector>
+#include <span>
 
 namespace llmopt::runtime {
 
@@ -45,12 +46,13 @@ struct alignas(64) Request {
   uint32_t lastRow = kNone;
   uint64_t lastStep = 0; ///< of its newest row that samples
 
-  std::vector<kv::Token> tokens; ///< reserved for prompt and answer: never moves
+  std::unique_ptr<kv::Token[]> memory; ///< of prompt and answer, of which `knownTokens` are there
   kv::SequenceId sequence;
   uint64_t samplingSeed = 0;
   int64_t lastTokenNs = -1;
   uint32_t highestComputed = 0; ///< before preemptions: what is computed below it is recomputed
-  kv::Token newest = 0;         ///< tokens.back()
+  kv::Token newest = 0;         ///< the last one
+  uint32_t knownTokens = 0;
   /// While less is computed, a token more ends nothing, is recorded as one of many and is heard of
   /// by nobody but the listener.
   uint32_t plainEnd = 0;
@@ -77,7 +79,8 @@ struct alignas(64) Request {
   /// eighth of the first cache.
   std::array<uint8_t, 64> apart;
 
-  uint32_t known() const { return uint32_t(tokens.size()); }
+  std::span<const kv::Token> tokens() const { return {memory.get(), knownTokens}; }
+  uint32_t known() const { return knownTokens; }
   uint32_t given() const { return known() - promptLength; }
   uint32_t leastLength() const { return computed + inFlightLeast; }
   uint32_t mostLength() const { return computed + inFlightMost; }
@@ -97,11 +100,47 @@ struct alignas(64) Request {
     plainEnd = plain ? promptLength + outputLimit - 2 : 0;
   }
   void append(kv::Token token) { // within what was reserved
-    tokens.push_back(token);
+    memory[knownTokens++] = token;
     newest = token;
   }
 };
 
 static_assert(sizeof(Request) / 64 % 2 == 1);
+
+/// What a step looks at of a request that is steady: it has a row of one token in each unfinished
+/// step and gets one in each step that is made, and nothing comes in between (a page to grow by, a
+/// whole block, an end, a caller). Its lengths and its newest tokens are here then, and those of
+/// the `Request` are as they were when it became steady (Steady.cpp).
+struct alignas(128) SteadyRow { // two cache lines
+  uint64_t samplingSeed = 0;
+  kv::Token *tokens = nullptr; ///< the request's memory
+  int64_t lastTokenNs = 0;
+  uint32_t generation = 0;
+  uint32_t tableSlot = 0;
+  uint32_t base = 0;    ///< KV slots before its next row
+  uint32_t end = 0;     ///< its rows begin before this
+  uint32_t written = 0; ///< tokens that are in the request's memory
+  uint32_t promptLength = 0, outputLimit = 0, adapter = 0;
+  uint32_t lastRow = 0; ///< in the newest step
+  uint8_t flags = 0;    ///< of its rows
+  bool steady = false;
+  /// The newest tokens, by position: each request's memory lies in a page of its own, and a store
+  /// there for each token of each row would miss the translation cache.
+  static constexpr uint32_t kRecent = 16;
+  std::array<kv::Token, kRecent> recent;
+
+  kv::Token at(uint32_t position) const { return recent[position % kRecent]; }
+  void put(uint32_t position, kv::Token token) {
+    recent[position % kRecent] = token;
+    if (position % kRecent == kRecent - 1)
+      write(position + 1);
+  }
+  /// Those before `end` to the request's memory.
+  void write(uint32_t end) {
+    for (; written < end; ++written)
+      tokens[written] = at(written);
+  }
+};
+static_assert(sizeof(SteadyRow) == 128);
 
 } // namespace llmopt::runtime

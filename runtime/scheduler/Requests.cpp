@@ -104,9 +104,11 @@ uint32_t Scheduler::addRequest(const RequestParams &params, int64_t nowNs) {
   request.filter = params.filter;
   request.filtered = params.filter != nullptr;
   request.samplingSeed = params.samplingSeed;
-  request.tokens.reserve(params.prompt.size() + params.maxNewTokens);
-  request.tokens.assign(params.prompt.begin(), params.prompt.end());
-  request.newest = request.tokens.back();
+  request.memory =
+      std::make_unique_for_overwrite<kv::Token[]>(params.prompt.size() + params.maxNewTokens);
+  std::copy(params.prompt.begin(), params.prompt.end(), request.memory.get());
+  request.knownTokens = uint32_t(params.prompt.size());
+  request.newest = params.prompt.back();
   std::copy(params.stopTokens.begin(), params.stopTokens.end(), request.stopTokens.begin());
   request.stopCount = uint8_t(params.stopTokens.size());
   request.priority = uint8_t(params.priority);
@@ -117,13 +119,12 @@ uint32_t Scheduler::addRequest(const RequestParams &params, int64_t nowNs) {
   request.arrival = arrivals++;
   request.submitStep = launched;
   request.arrivalNs = nowNs;
-  request.prompt.emplace(std::span<const kv::Token>(request.tokens), params.key,
-                         blocks.blockSize());
+  request.prompt.emplace(request.tokens(), params.key, blocks.blockSize());
   request.prompt->reserve(request.promptLength + request.outputLimit, blocks.blockSize());
   request.prompt->bypassHits = params.promptLogprobs;
   link(slot);
   if (params.filter)
-    request.blocked = !params.filter->prepare(handleOf(slot), request.tokens);
+    request.blocked = !params.filter->prepare(handleOf(slot), request.tokens());
   if (params.deadlineNs != kNoDeadline)
     deadlines.push(slot, uint64_t(params.deadlineNs), request.arrival);
   return slot;
@@ -211,10 +212,10 @@ void Scheduler::forgetPages(Request &request) {
   request.computed = request.matched = request.plainEnd = 0;
   request.lastRow = Request::kNone;
   if (mutant(SchedulerMutant::GeneratedForgotten)) {
-    request.tokens.resize(request.promptLength);
-    request.newest = request.tokens.back();
+    request.knownTokens = request.promptLength;
+    request.newest = request.tokens().back();
   }
-  request.prompt->extend(request.tokens, blocks.blockSize());
+  request.prompt->extend(request.tokens(), blocks.blockSize());
 }
 
 bool Scheduler::preempt(RequestHandle handle) {
@@ -232,6 +233,7 @@ void Scheduler::leaveRunning(uint32_t slot) {
 }
 
 void Scheduler::endRequest(uint32_t slot, FinishReason reason, int64_t nowNs) {
+  endSteady(slot);
   Request &request = requests[slot];
   if (request.state == RequestState::Waiting) {
     dequeue(slot);
@@ -251,7 +253,8 @@ void Scheduler::endRequest(uint32_t slot, FinishReason reason, int64_t nowNs) {
     deadlines.remove(slot);
   unlink(slot);
   recordFinish(request, reason, nowNs);
-  listener.onFinish(handleOf(slot), reason, nowNs);
+  if (reason != FinishReason::Length || !mutant(SchedulerMutant::FinishUnheard))
+    listener.onFinish(handleOf(slot), reason, nowNs);
   // Its memory is given back when the slot is used again: not in a step.
   ++request.generation;
   request.state = RequestState::Unused;

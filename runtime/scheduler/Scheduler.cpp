@@ -88,9 +88,10 @@ StatusOr<std::unique_ptr<Scheduler>> Scheduler::create(const SchedulerOptions &o
 Scheduler::Scheduler(const SchedulerOptions &options, kv::BlockManager &manager,
                      RequestListener &listener)
     : config(options), blocks(manager), listener(listener), policy(makePolicy(options.policy)),
-      requests(size_t(options.maxWaiting) + options.maxRunning), queue(uint32_t(requests.size())),
-      ages(uint32_t(requests.size())), deadlines(uint32_t(requests.size())),
-      writer(capacitiesOf(options, manager.options())), flights(options.stepsInFlight) {
+      requests(size_t(options.maxWaiting) + options.maxRunning), steady(requests.size()),
+      queue(uint32_t(requests.size())), ages(uint32_t(requests.size())),
+      deadlines(uint32_t(requests.size())), writer(capacitiesOf(options, manager.options())),
+      flights(options.stepsInFlight) {
   if (!config.chunkTokens || config.chunkTokens > config.tokenBudget)
     config.chunkTokens = config.tokenBudget;
   freeSlots.reserve(requests.size());
@@ -101,6 +102,7 @@ Scheduler::Scheduler(const SchedulerOptions &options, kv::BlockManager &manager,
   newest.fill(Request::kNone);
   plan.reserve(config.maxRunning);
   prefills.reserve(config.maxRunning);
+  unreserved.reserve(config.maxRunning);
   tried.reserve(config.lookahead);
   preempting.reserve(config.maxRunning);
   receivers.reserve(config.maxRunning);
@@ -133,6 +135,8 @@ void Scheduler::updateGauges() {
 }
 
 void Scheduler::deviceLost(bool requeue, int64_t nowNs) {
+  for (uint32_t slot : runningSlots)
+    endSteady(slot);
   blocks.dropAll();
   flightHead = flightCount = 0;
   preempting.clear();
@@ -207,10 +211,17 @@ Status Scheduler::check() const {
       return wrong(slot, "it waits with rows in flight");
     if (r.receiving && (r.state != RequestState::Running || r.inFlightRows))
       return wrong(slot, "it receives its pages and runs");
-    if (holds && (blocks.committedTokens(r.sequence) != r.computed ||
-                  (blocks.boundTokens(r.sequence) != r.mostLength() && !r.receiving)))
+    const SteadyRow &row = steady[slot];
+    uint32_t most = row.steady ? row.base : r.mostLength();
+    if (holds && (blocks.committedTokens(r.sequence) != computedOf(slot) ||
+                  (blocks.boundTokens(r.sequence) != most && !r.receiving)))
       return wrong(slot, "its lengths differ from the block manager's");
-    if (r.newest != r.tokens.back())
+    if (row.steady &&
+        (!r.plain() || row.generation != r.generation || row.base > row.end ||
+         row.tableSlot != r.sequence.slot || blocks.unfinishedRows(r.sequence) != flightCount ||
+         row.written > computedOf(slot) + 1))
+      return wrong(slot, "it is not as steady as it should be");
+    if (r.newest != r.tokens().back())
       return wrong(slot, "its newest token is not its last");
     if (holds && !r.receiving && !r.prefilling() &&
         r.given() + r.samplesInFlight != r.decodePosition())

@@ -145,13 +145,11 @@ private:
   /// A request's part of a step, from the plan to the result.
   struct PlannedRow {
     uint32_t slot = 0, generation = 0;
-    uint32_t tableSlot = 0;
     uint32_t tokens = 0;                  ///< query tokens: a chunk, or 1 and drafts
     uint32_t firstDraft = Request::kNone; ///< in draftTokens: proposed on the host
     uint16_t drafts = 0;
     bool prefill : 1 = false, samples : 1 = false;
     bool decode : 1 = false;                                ///< one token in, one out
-    bool reserved : 1 = false;                              ///< it has its slots
     uint32_t least() const { return prefill ? tokens : 1; } ///< KV that it adds
   };
   struct Flight {
@@ -162,12 +160,12 @@ private:
   Scheduler(const SchedulerOptions &options, kv::BlockManager &manager, RequestListener &listener);
 
   void updateGauges();
-  /// Both lines that a step looks at, some rows before they are needed.
+  /// What a step looks at of a steady request, some rows before it is needed.
   void fetch(uint32_t slot) const {
-    __builtin_prefetch(&requests[slot]);
-    __builtin_prefetch(reinterpret_cast<const char *>(&requests[slot]) + 64);
+    __builtin_prefetch(&steady[slot], 1);
+    __builtin_prefetch(&steady[slot].recent, 1);
   }
-  static constexpr size_t kAhead = 6; ///< rows
+  static constexpr size_t kAhead = 8; ///< rows
 
   // Requests.cpp
   Status refuse(RejectReason reason, Status status);
@@ -198,6 +196,13 @@ private:
   uint32_t goodDrafts(uint32_t first, uint32_t count) const;
   void reserveRows();
   void closeGaps();
+
+  // Steady.cpp
+  void beginSteady(uint32_t slot);
+  void endSteady(uint32_t slot);
+  uint32_t computedOf(uint32_t slot) const;
+  size_t completeSteady(const Flight &flight, size_t begin, const StepResult &result,
+                        int64_t nowNs);
 
   // Samples.cpp
   void addFork(uint32_t leader, uint32_t slot);
@@ -247,8 +252,6 @@ private:
   kv::Reply completeRow(const PlannedRow &row, const RowResult &result, const StepResult &step,
                         int64_t nowNs);
   FinishReason cutAnswer(const Request &request, std::span<const kv::Token> &tokens) const;
-  size_t completeDecodes(const Flight &flight, size_t begin, const StepResult &result,
-                         int64_t nowNs);
   void giveTokens(uint32_t slot, std::span<const kv::Token> tokens, int64_t nowNs);
   void recordGap(uint64_t ns, uint64_t times) {
     if (!times)
@@ -267,7 +270,8 @@ private:
   std::unique_ptr<Policy> policy;
   ServingMetrics counts;
 
-  std::vector<Request> requests;
+  std::vector<Request, kv::LargePages<Request>> requests;
+  std::vector<SteadyRow, kv::LargePages<SteadyRow>> steady; ///< of each request
   std::vector<uint32_t> freeSlots;
   std::vector<uint32_t> runningSlots;               ///< in the order of admission
   IndexedHeap queue;                                ///< waiting, in the policy's order
@@ -288,9 +292,9 @@ private:
 
   StepWriter writer;
   std::vector<PlannedRow> plan;
-  std::vector<uint32_t> prefills; ///< running, in the order of admission
+  std::vector<uint32_t> prefills;   ///< running, in the order of admission
+  std::vector<uint32_t> unreserved; ///< rows of the plan that have no slots yet
   uint32_t budgetLeft = 0;
-  bool roomy = false;          ///< no plan of the step could lack pages
   kv::Demand promised;         ///< what running requests will want, while waiters are admitted
   std::vector<uint32_t> tried; ///< waiters that did not fit in this step
   std::vector<uint32_t> preempting;
@@ -300,6 +304,7 @@ private:
 
   std::vector<Flight> flights; ///< ring of D
   size_t flightHead = 0, flightCount = 0;
+  uint64_t newestStep = 0;
 };
 
 } // namespace llmopt::runtime

@@ -87,8 +87,13 @@ void StepWriter::addTokens(std::span<const kv::Token> ids) {
   uint32_t depth = lastRow().tokenCount;
   lastRow().tokenCount += uint32_t(ids.size());
   step::Token *out = newTokens(uint32_t(ids.size()));
-  for (size_t i = 0; i < ids.size(); ++i)
-    out[i] = {int32_t(ids[i]), depth + uint32_t(i)};
+  // A token is a number of 64 bits: the compiler makes vectors of these.
+  static_assert(offsetof(step::Token, id) == 0 && offsetof(step::Token, depth) == 4);
+  const kv::Token *id = ids.data();
+  for (size_t i = 0; i < ids.size(); ++i) {
+    uint64_t token = id[i] | uint64_t{depth + uint32_t(i)} << 32;
+    std::memcpy(&out[i], &token, sizeof(token));
+  }
 }
 
 void StepWriter::setTables(const kv::StepTables &tables) {

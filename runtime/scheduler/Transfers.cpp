@@ -62,7 +62,7 @@ bool Scheduler::transferDone(kv::TransferId transfer, uint32_t tokens) {
   receivers.erase(found);
   request.receiving = false;
   uint32_t came = std::min(tokens, blocks.boundTokens(request.sequence) - request.computed);
-  auto prompt = std::span(request.tokens).subspan(request.computed, came);
+  auto prompt = request.tokens().subspan(request.computed, came);
   kv::Reply reply = came ? blocks.completeTransfer(transfer, prompt) : blocks.endTransfer(transfer);
   request.computed += came;
   counts.tokensReused += came;

@@ -47,7 +47,7 @@ void Scheduler::writeRow(PlannedRow &planned, uint64_t step) {
   }
   bool allLogits = row.flags & step::kPromptLogprobs;
   if (prefill) {
-    writer.addTokens(std::span(request.tokens).subspan(request.leastLength(), planned.tokens));
+    writer.addTokens(request.tokens().subspan(request.leastLength(), planned.tokens));
   } else {
     if (predecessor && !mutant(SchedulerMutant::StaleToken))
       writer.addReference({request.lastStep, request.lastRow, 0}, 0);
@@ -72,16 +72,34 @@ void Scheduler::writeRow(PlannedRow &planned, uint64_t step) {
   }
 }
 
-/// As writeRow, for rows [begin, end) of the plan, which have one token each and yield one.
+/// As writeRow, for rows [begin, end) of the plan, which have one token each and yield one. Who is
+/// steady needs its own record and nothing else; others may become so.
 void Scheduler::writeDecodes(size_t begin, size_t end, uint64_t step) {
   StepWriter::Decodes decodes = writer.beginDecodes(uint32_t(end - begin));
   uint32_t index = writer.rowCount();
-  Request *table = requests.data();
   for (size_t i = begin; i < end; ++i) {
     if (i + kAhead < end)
       fetch(plan[i + kAhead].slot);
     uint32_t slot = plan[i].slot;
-    Request &request = table[slot];
+    if (SteadyRow &known = steady[slot]; known.steady) {
+      step::Row &row = flightCount ? decodes.add(step::Reference{newestStep, known.lastRow, 0})
+                                   : decodes.add(known.at(known.base));
+      row.samplingSeed = known.samplingSeed;
+      row.predecessorStep = flightCount ? newestStep : step::kNoStep;
+      row.predecessorRow = flightCount ? known.lastRow : step::kNone;
+      row.tableSlot = known.tableSlot;
+      row.request = slot;
+      row.generation = known.generation;
+      row.baseLength = known.base;
+      row.lengthBound = ++known.base;
+      row.outputPosition = known.base - known.promptLength;
+      row.outputLimit = known.outputLimit;
+      row.adapter = known.adapter;
+      row.flags = known.flags;
+      known.lastRow = index++;
+      continue;
+    }
+    Request &request = requests[slot];
     bool predecessor = request.samplesInFlight > 0;
     step::Row &row = predecessor
                          ? decodes.add(step::Reference{request.lastStep, request.lastRow, 0})
@@ -105,6 +123,7 @@ void Scheduler::writeDecodes(size_t begin, size_t end, uint64_t step) {
     ++request.samplesInFlight;
     request.lastStep = step;
     request.lastRow = index++;
+    beginSteady(slot);
   }
   writer.end(decodes);
 }
@@ -125,6 +144,7 @@ std::span<const uint8_t> Scheduler::launch() {
       writeRow(plan[end++], flight.step);
   }
   flight.rows.swap(plan);
+  newestStep = flight.step;
   ++flightCount;
   ++launched;
   ++counts.steps;

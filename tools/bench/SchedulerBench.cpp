@@ -12,33 +12,18 @@
 #include "runtime/kv/Pool.h"
 #include "runtime/scheduler/Scheduler.h"
 #include "tools/bench/HeapCount.h"
+#include "tools/bench/ThreadClock.h"
 
 #include <CLI/CLI.hpp>
 
 #include <cstdlib>
-#include <ctime>
 #include <deque>
 
 using namespace llmopt::runtime;
 using llmopt::bench::allocations, llmopt::bench::counting;
+using llmopt::bench::threadClockNs, llmopt::bench::threadNs;
 
 namespace {
-
-uint64_t cpuNs() {
-  timespec time;
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
-  return uint64_t(time.tv_sec) * 1'000'000'000 + uint64_t(time.tv_nsec);
-}
-
-/// What a pair of looks at the clock takes by itself: the kernel is asked. The least of many.
-uint64_t clockNs() {
-  uint64_t least = UINT64_MAX;
-  for (int i = 0; i < 10000; ++i) {
-    uint64_t start = cpuNs();
-    least = std::min(least, cpuNs() - start);
-  }
-  return least;
-}
 
 constexpr uint32_t kOwn = 16, kPageSize = 16, kWaiting = 1000, kLongEvery = 16;
 
@@ -47,7 +32,7 @@ struct Settings {
   std::string policy = "fcfs";
   uint32_t promptTokens = 1024;
   uint32_t pages = 0; ///< 0: 20,000, and beyond 256 running 16 for each
-  bool withoutCache = false, withoutLong = false;
+  bool withoutCache = false, withoutLong = false, sameLife = false;
 };
 
 struct Bench : Settings, RequestListener, TokenSource {
@@ -58,11 +43,11 @@ struct Bench : Settings, RequestListener, TokenSource {
   std::unique_ptr<SimExecutor> device;
   std::deque<RequestHandle> shorts;
   std::vector<kv::Token> prompt, longPrompt;
-  Histogram stepTime, admitTime;
+  Histogram stepTime, ends;
   uint64_t made = 0;
   int64_t now = 0;
-  uint64_t preempted = 0, aborted = 0;
-  const uint64_t clock = clockNs();
+  uint64_t preempted = 0, aborted = 0, endedBefore = 0;
+  const uint64_t clock = threadClockNs();
 
   void onTokens(RequestHandle, std::span<const kv::Token>, int64_t) override {}
   void onFinish(RequestHandle, FinishReason, int64_t) override {}
@@ -114,7 +99,8 @@ Status Bench::create() {
   return {};
 }
 
-/// Tokens that all share, and 16 of its own; a life of running / 4 steps.
+/// Tokens that all share, and 16 of its own; a life of running / 4 steps, more or less: of equal
+/// lives ends and admissions come in waves, none in one step and eight in another.
 void Bench::submitShort() {
   prompt.resize(promptTokens);
   for (uint32_t i = 0; i < promptTokens; ++i)
@@ -122,7 +108,9 @@ void Bench::submitShort() {
   RequestParams params;
   params.prompt = prompt;
   // The first ones end one after another, so that the mix is steady.
-  params.maxNewTokens = made < running ? 1 + uint32_t(made) / 4 : running / 4;
+  uint32_t life = running / 4, spread = sameLife ? 0 : life / 4;
+  params.maxNewTokens = made < running ? 1 + uint32_t(made) / 4
+                                       : life - spread + uint32_t(made * 13 % (2 * spread + 1));
   ++made;
   StatusOr<RequestHandle> handle = scheduler->submit(params, now);
   if (handle)
@@ -152,14 +140,14 @@ Status Bench::timedStep(uint32_t step) {
     uint32_t slot = scheduler->runningRequests()[scheduler->running() / 2];
     preempt = {slot, scheduler->request(slot).generation};
   }
-  uint64_t start = cpuNs();
+  uint64_t start = threadNs();
   counting = true;
   aborted += scheduler->abort(abort, now);
   if (preempt.slot != UINT32_MAX)
     preempted += scheduler->preempt(preempt);
   std::span<const uint8_t> bytes = scheduler->schedule(now);
   counting = false;
-  uint64_t spent = cpuNs() - start - clock;
+  uint64_t spent = threadNs() - start - clock;
   if (!bytes.empty())
     LLMOPT_RETURN_IF_ERROR(device->submit(bytes, now));
   if (scheduler->stepsInFlight() == inFlight) {
@@ -167,15 +155,18 @@ Status Bench::timedStep(uint32_t step) {
     if (!result)
       return result.status();
     now = std::max(now, (*result)->finishedNs);
-    start = cpuNs();
+    start = threadNs();
     counting = true;
     LLMOPT_RETURN_IF_ERROR(scheduler->complete(**result, now));
     counting = false;
-    spent += cpuNs() - start - clock;
+    spent += threadNs() - start - clock;
   }
   while (!shorts.empty() && !scheduler->alive(shorts.front()))
     shorts.pop_front();
   stepTime.record(spent);
+  uint64_t ended = scheduler->metrics().finished[size_t(FinishReason::Length)];
+  ends.record(ended - endedBefore);
+  endedBefore = ended;
   return {};
 }
 
@@ -185,7 +176,9 @@ Status Bench::run() {
   for (uint32_t i = 0; i < running + kWaiting; ++i)
     LLMOPT_RETURN_IF_ERROR(timedStep(i));
   stepTime.clear();
+  ends.clear();
   scheduler->metrics() = {};
+  endedBefore = 0;
   allocations = preempted = aborted = 0;
   for (uint32_t i = 0; i < steps; ++i)
     LLMOPT_RETURN_IF_ERROR(timedStep(i));
@@ -197,11 +190,11 @@ void Bench::report() const {
   double n = steps;
   fmt::print("{}: {} running, {} waiting, D {}\n", policy, scheduler->running(),
              scheduler->waiting(), inFlight);
-  fmt::print("a step: {:.1f} query tokens, {:.2f} ends, {:.2f} aborts, {:.2f} preemptions, "
-             "{:.0f} tokens looked up\n",
-             double(metrics.tokensComputed) / n,
-             double(metrics.finished[size_t(FinishReason::Length)]) / n, double(aborted) / n,
-             double(preempted) / n, double(metrics.prefixQueries) / n);
+  fmt::print("a step: {:.1f} query tokens, {:.2f} ends ({:.0f} to {:.0f} in most), {:.2f} aborts, "
+             "{:.2f} preemptions, {:.0f} tokens looked up\n",
+             double(metrics.tokensComputed) / n, ends.mean(), ends.quantile(0.1),
+             ends.quantile(0.9), double(aborted) / n, double(preempted) / n,
+             double(metrics.prefixQueries) / n);
   fmt::print("host time a step: p10 {:.2f} us, p50 {:.2f} us, p99 {:.2f} us, mean {:.2f} us; {} "
              "allocations\n",
              stepTime.quantile(0.1) * 1e-3, stepTime.quantile(0.5) * 1e-3,
@@ -222,6 +215,7 @@ int main(int argc, char **argv) {
   app.add_option("--pages", settings.pages, "pages of 16 slots (20000; more for many requests)");
   app.add_flag("--no-long", settings.withoutLong, "no chunk of a long prompt in each step");
   app.add_flag("--no-prefix-cache", settings.withoutCache, "every prompt is computed whole");
+  app.add_flag("--same-life", settings.sameLife, "ends and admissions come in waves");
   app.add_option("--gate", mark,
                  "microseconds: exit 1 where the p50 is beyond twice them, 3 tries");
   app.add_option("--gate-p99", tail, "the same for the p99");

@@ -274,6 +274,11 @@ void Driver::reserve() {
   std::shared_ptr<Client> client = pick();
   if (!client || !ensureOpen())
     return;
+  if (steady.contains(client.get()) && !random.oneIn(4)) {
+    expect(manager->reserve(client->id, 1) == Reply::UnknownSequence, "a row besides steady ones");
+    return;
+  }
+  endSteady(*client);
   for (const RowWork &row : rows)
     if (row.client == client) {
       expect(manager->reserve(client->id, 1) == Reply::WrongRow || manager->swappedOut(client->id),
@@ -290,9 +295,7 @@ void Driver::reserve() {
     row.slots = 1 + random.below(options.maxDraft + 1);
   row.tree = !row.prefill && random.oneIn(3);
   row.accept = random.below(row.slots);
-  bool plain = random.oneIn(2) &&
-               manager->plainRows(manager->currentStep()).tryReserve(client->id, row.slots);
-  Reply reply = plain ? Reply::Ok : manager->reserve(client->id, row.slots);
+  Reply reply = manager->reserve(client->id, row.slots);
   say("reserve slot {}: {} tokens{}{}, {}", row.id.slot, row.slots,
       row.prefill ? " of the prompt" : "", row.tree ? " as a tree" : "", toString(reply));
   if (reply == Reply::TooLong || reply == Reply::PermanentLack)
@@ -309,6 +312,7 @@ void Driver::reserve() {
 void Driver::close() {
   if (!manager->currentStep())
     return;
+  addSteadyRows();
   const StepTables &tables = manager->closeStep();
   say("close step {}: {} deltas, {} copies, {} waits", tables.step, tables.deltas.size(),
       tables.copies.size(), tables.waits.size());
@@ -317,6 +321,48 @@ void Driver::close() {
   rows.clear();
   if (random.oneIn(2))
     device.runSteps(tables.step - random.below(2));
+  beginSteady();
+}
+
+/// Who is steady has a row in each step; whose rows may not begin as far any more is not.
+void Driver::addSteadyRows() {
+  for (const std::shared_ptr<Client> &client : clients) {
+    auto found = steady.find(client.get());
+    if (found == steady.end())
+      continue;
+    if (manager->boundTokens(client->id) >= found->second.end || random.oneIn(16)) {
+      endSteady(*client);
+      continue;
+    }
+    RowWork &row = rows.emplace_back();
+    row.client = client;
+    row.id = client->id;
+    row.slots = 1;
+    ++steadyRows;
+  }
+}
+
+void Driver::beginSteady() {
+  for (const std::shared_ptr<Client> &client : clients) {
+    if (client->scheduled < client->prompt || !random.oneIn(2))
+      continue;
+    uint32_t end = manager->beginSteady(client->id);
+    if (!end)
+      continue;
+    say("slot {} is steady up to {}", client->id.slot, end);
+    expect(!steady.contains(client.get()), "it was steady already");
+    expect(manager->beginSteady(client->id) == 0, "it becomes steady twice");
+    steady[client.get()] = {end, {}};
+  }
+}
+
+void Driver::endSteady(const Client &client) {
+  auto found = steady.find(&client);
+  if (found == steady.end())
+    return;
+  say("slot {} is steady no more", client.id.slot);
+  manager->endSteady(client.id, found->second.tokens);
+  steady.erase(found);
 }
 
 void Driver::complete() {
@@ -330,7 +376,9 @@ void Driver::complete() {
   std::vector<SequenceId> ids;
   for (RowWork &row : work.rows) {
     ids.push_back(row.id);
-    if (!failed)
+    if (failed)
+      endSteady(*row.client);
+    else
       commitRow(row, step);
   }
   model.completeStep(step);
@@ -345,10 +393,14 @@ void Driver::complete() {
 }
 
 void Driver::commitRow(RowWork &row, StepId step) {
-  bool one = row.slots == 1 && row.committed.size() == 1 && row.unsettled == 0 && step % 4 != 0;
-  Reply reply = one && manager->plainRows(step).tryCommit(row.id, row.committed[0])
-                    ? Reply::Ok
-                    : manager->commit(row.id, step, row.committed, row.unsettled);
+  auto found = steady.find(row.client.get());
+  if (found != steady.end() && !random.oneIn(16)) {
+    expect(row.committed.size() == 1 && !row.unsettled, "a steady row yields a token");
+    found->second.tokens.push_back(row.committed[0]);
+    return;
+  }
+  endSteady(*row.client);
+  Reply reply = manager->commit(row.id, step, row.committed, row.unsettled);
   bool lives =
       std::ranges::find(clients, row.id, [](const auto &c) { return c->id; }) != clients.end();
   lateRows += !lives;
@@ -357,6 +409,7 @@ void Driver::commitRow(RowWork &row, StepId step) {
 
 void Driver::end(size_t index) {
   std::shared_ptr<Client> client = clients[index];
+  endSteady(*client);
   std::set<Model::Page> pages = Model::pagesOf(*manager, client->id);
   StepId last = 0;
   for (StepId step : unfinished)
@@ -383,6 +436,7 @@ void Driver::fork() {
   std::shared_ptr<Client> parent = pick();
   if (!parent)
     return;
+  endSteady(*parent);
   auto child = std::make_shared<Client>(*parent);
   uint32_t rowsBefore = manager->unfinishedRows(parent->id);
   bool swapped = manager->swappedOut(parent->id);

@@ -61,7 +61,8 @@ public:
 
   std::string error;
   std::unique_ptr<BlockManager> manager;
-  uint64_t calls = 0, lacks = 0, partialHits = 0, hostHits = 0, lateRows = 0, demoted = 0;
+  uint64_t calls = 0, lacks = 0, partialHits = 0, hostHits = 0, lateRows = 0, demoted = 0,
+           steadyRows = 0;
   /// With it on, each call writes a line to stderr: how a failing seed is looked at.
   bool talk = false;
   /// The manager's own check runs after each of so many calls.
@@ -88,6 +89,9 @@ private:
   void close();
   void complete();
   void commitRow(RowWork &row, StepId step);
+  void addSteadyRows();
+  void beginSteady();
+  void endSteady(const Client &client);
   void end(size_t index);
   void endRandom();
   void fork();
@@ -117,6 +121,11 @@ private:
   std::vector<Incoming> transfers;
   std::vector<std::vector<Token>> library; ///< token lists to make prompts of
   std::deque<RowWork> rows;                ///< of the open step
+  struct Steady {
+    uint32_t end;              ///< its rows begin before
+    std::vector<Token> tokens; ///< since it is
+  };
+  std::map<const Client *, Steady> steady;
   std::deque<StepId> unfinished;
   uint64_t weights = 0; ///< content computed with others is of no use
 };

@@ -10,6 +10,7 @@ void Driver::swap() {
       client = other;
   if (!client)
     return;
+  endSteady(*client);
   if (!manager->swappedOut(client->id)) {
     Reply reply = manager->swapOut(client->id);
     say("swap out slot {}: {}", client->id.slot, toString(reply));
@@ -42,6 +43,7 @@ void Driver::transfer() {
   std::shared_ptr<Client> client = pick();
   if (!client)
     return;
+  endSteady(*client);
   Incoming incoming;
   incoming.client = client;
   incoming.send = random.oneIn(2);

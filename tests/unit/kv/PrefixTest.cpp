@@ -1,7 +1,10 @@
 // Stories about the prefix cache: what is found, what is never found.
 #include "Story.h"
+#include "runtime/kv/BlockHash.h"
 
 #include <algorithm>
+#include <array>
+#include <random>
 
 using namespace kvtest;
 
@@ -431,4 +434,17 @@ TEST(KvPrefix, SwitchedOffItKeepsNothing) {
   EXPECT_EQ(story.count(PageState::Free), 8u);
   EXPECT_EQ(story.hits(text(0, 16)), 0u);
   EXPECT_EQ(story.kv->cache().bytes(), 0u);
+}
+
+// Ranks and routers know blocks by XXH3; the cache works it out in a way of its own.
+TEST(KvPrefix, BlocksOfSixteenTokensAreHashedAsXxh3HashesThem) {
+  std::mt19937_64 random(3);
+  for (int i = 0; i < 1000; ++i) {
+    std::array<Token, kCommonBlock> tokens;
+    for (Token &token : tokens)
+      token = i % 7 ? static_cast<Token>(random()) : 0;
+    uint64_t seed = i % 5 ? random() : 0;
+    EXPECT_EQ(hashCommonBlock(tokens.data(), blockKeys(seed)),
+              XXH3_64bits_withSeed(tokens.data(), sizeof(tokens), seed));
+  }
 }

@@ -195,6 +195,43 @@ TEST(KvStory, ABoundBehindUnfinishedRowsCountsAllDrafts) {
   EXPECT_EQ(story.kv->completeStep(first + 1), Reply::WrongStep) << "in order only";
 }
 
+// Nobody reserves or commits a steady sequence's rows: lengths follow from the steps.
+TEST(KvStory, ASteadySequenceGoesOnByTheSteps) {
+  ManagerOptions options = optionsFor({fullGroup(4)}, 8);
+  options.maxStepsInFlight = 2;
+  Story story(options);
+  SequenceId a = story.run(text(0, 5)), b = story.run(text(100, 4)), c = story.run(text(200, 5));
+  EXPECT_EQ(story.kv->beginSteady(a), 0u) << "it has no row that goes on";
+  story.open();
+  for (SequenceId id : {a, b})
+    EXPECT_EQ(story.kv->reserve(id, 1), Reply::Ok);
+  EXPECT_EQ(story.kv->reserve(c, 2), Reply::Ok);
+  EXPECT_EQ(story.kv->beginSteady(a), 0u) << "the step is not closed";
+  StepId step = story.close();
+  EXPECT_EQ(story.kv->beginSteady(a), 7u) << "the token at 7 ends a block";
+  EXPECT_EQ(story.kv->beginSteady(c), 0u) << "its row has two tokens";
+  EXPECT_EQ(story.kv->boundTokens(a), 6u);
+  story.open();
+  EXPECT_EQ(story.kv->reserve(a, 1), Reply::UnknownSequence);
+  EXPECT_EQ(story.kv->finish(a), Reply::UnknownSequence);
+  story.close();
+  EXPECT_EQ(story.kv->unfinishedRows(a), 2u);
+  EXPECT_EQ(story.kv->boundTokens(a), 7u);
+  EXPECT_EQ(story.kv->beginSteady(b), 0u) << "it has no row in the second step";
+  EXPECT_EQ(story.kv->commit(b, step, text(104, 1)), Reply::Ok);
+  EXPECT_EQ(story.kv->completeStep(step), Reply::Ok);
+  EXPECT_EQ(story.kv->committedTokens(a), 6u);
+  EXPECT_TRUE(story.kv->check().ok()) << story.kv->check().toString();
+  story.kv->endSteady(a, text(5, 1));
+  EXPECT_EQ(story.kv->committedTokens(a), 6u);
+  EXPECT_EQ(story.kv->boundTokens(a), 7u);
+  EXPECT_EQ(story.kv->commit(a, step + 1, text(6, 1)), Reply::Ok);
+  EXPECT_EQ(story.kv->completeStep(step + 1), Reply::Ok);
+  EXPECT_EQ(story.extend(a, text(7, 1)), Reply::Ok);
+  EXPECT_EQ(story.kv->finish(a), Reply::Ok);
+  EXPECT_EQ(story.hits(text(0, 9)), 8u) << "its tokens were forgotten";
+}
+
 // vllm-project/vllm#1584: prompt of 2.5 blocks, four children, one token each.
 TEST(KvStory, ForksShareWholePagesAndCopyTheLast) {
   Story story({fullGroup(4)}, 16);

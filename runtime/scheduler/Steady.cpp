@@ -1,0 +1,103 @@
+// Requests that decode and do nothing else: most rows of most steps.
+//
+// Such a row follows from the one before by counting, so what it needs stays together from step to
+// step (SteadyRow), and the block manager knows of it that it goes on (BlockManager::beginSteady).
+// Whatever else is to happen to the request ends that first: endSteady.
+#include "runtime/scheduler/Scheduler.h"
+
+#include "runtime/scheduler/Mutants.h"
+
+using namespace llmopt::runtime;
+
+/// After its row of the newest step was written. Nothing happens where it cannot be.
+void Scheduler::beginSteady(uint32_t slot) {
+  Request &request = requests[slot];
+  uint32_t rows = request.inFlightRows, base = request.leastLength();
+  // A row of one token in each step in flight, each of which yields one; no drafts anywhere.
+  if (mostDrafts || !request.plain() || rows != flightCount + 1 ||
+      request.samplesInFlight != rows || request.inFlightLeast != rows ||
+      request.inFlightMost != rows || base >= request.plainEnd)
+    return;
+  uint32_t end = std::min(blocks.beginSteady(request.sequence), request.plainEnd);
+  if (!end)
+    return;
+  SteadyRow &row = steady[slot];
+  row = {.samplingSeed = request.samplingSeed,
+         .tokens = request.memory.get(),
+         .lastTokenNs = request.lastTokenNs,
+         .generation = request.generation,
+         .tableSlot = request.sequence.slot,
+         .base = base,
+         .end = end,
+         .written = request.known(),
+         .promptLength = request.promptLength,
+         .outputLimit = request.outputLimit,
+         .adapter = request.adapter,
+         .lastRow = request.lastRow,
+         .flags = uint8_t(step::kSamples | (request.greedy ? step::kGreedy : 0)),
+         .steady = true,
+         .recent = {}};
+  row.recent[(request.known() - 1) % SteadyRow::kRecent] = request.newest;
+}
+
+/// All of it is in the request and in the sequence again. Nothing where it is not steady.
+void Scheduler::endSteady(uint32_t slot) {
+  SteadyRow &row = steady[slot];
+  if (!row.steady)
+    return;
+  row.steady = false;
+  Request &request = requests[slot];
+  uint32_t before = request.computed, rows = uint32_t(flightCount);
+  request.computed = row.base - rows;
+  if (mutant(SchedulerMutant::SteadyRowsForgotten))
+    rows = 0;
+  request.inFlightRows = request.inFlightLeast = request.inFlightMost = rows;
+  request.samplesInFlight = rows;
+  request.knownTokens = request.computed + 1;
+  row.write(request.knownTokens);
+  request.newest = row.at(request.computed);
+  request.lastTokenNs = row.lastTokenNs;
+  request.lastStep = newestStep;
+  request.lastRow = row.lastRow;
+  blocks.endSteady(request.sequence, request.tokens().subspan(before, request.computed - before));
+}
+
+uint32_t Scheduler::computedOf(uint32_t slot) const {
+  return steady[slot].steady ? steady[slot].base - uint32_t(flightCount) : requests[slot].computed;
+}
+
+/// Results from `begin` on, as long as their requests are steady. Gives the first that is not.
+size_t Scheduler::completeSteady(const Flight &flight, size_t begin, const StepResult &result,
+                                 int64_t nowNs) {
+  const PlannedRow *rows = flight.rows.data();
+  const RowResult *results = result.rows.data();
+  const kv::Token *tokens = result.tokens.data();
+  SteadyRow *table = steady.data();
+  size_t i = begin, count = flight.rows.size();
+  uint64_t gap = 0;
+  size_t gapBegin = begin, flying = flightCount;
+  for (; i < count; ++i) {
+    if (i + kAhead < count)
+      fetch(rows[i + kAhead].slot);
+    if (i % 2 == 0)
+      blocks.lookAhead();
+    SteadyRow &row = table[rows[i].slot];
+    // It is the row's request: another one in its place would have no row in this step.
+    if (!row.steady || results[i].failed)
+      break;
+    // Each row in flight brings a token behind the last one that is known.
+    const kv::Token &token = tokens[results[i].firstToken];
+    row.put(row.base - uint32_t(flying) + 1, token);
+    uint64_t since = uint64_t(nowNs - row.lastTokenNs);
+    if (since != gap) {
+      recordGap(gap, i - gapBegin);
+      gap = since;
+      gapBegin = i;
+    }
+    row.lastTokenNs = nowNs;
+    listener.onTokens({rows[i].slot, row.generation}, {&token, 1}, nowNs);
+  }
+  recordGap(gap, i - gapBegin);
+  counts.generationTokensTotal += i - begin;
+  return i;
+}
