@@ -1,5 +1,7 @@
 #include "runtime/plan/Emit.h"
 
+#include "runtime/plan/Mutants.h"
+
 #include <algorithm>
 #include <cstddef>
 #include <cstring>
@@ -31,7 +33,7 @@ public:
     std::memcpy(&low, &item, sizeof(low));
     std::memcpy(&high, reinterpret_cast<const uint8_t *>(&item) + sizeof(low), sizeof(high));
   }
-  void nextHead() { low += Half{0, 0, 1, 0}; }
+  void nextHead() { low += Half{0, 0, mutant(PlanMutant::HeadRepeated) ? 0u : 1u, 0}; }
   void setKeys(uint32_t begin, uint32_t end) {
     high[0] = begin;
     high[1] = end;
@@ -88,7 +90,7 @@ public:
       above[tile->level + 1] = parts;
       columns = std::max(columns, parts);
     } else {
-      plan.partialRows += uint64_t{parts} * tile->rowCount;
+      plan.partialRows += uint64_t{parts - mutant(PlanMutant::PartialsShared)} * tile->rowCount;
     }
     if (!tile->shared)
       merge();
@@ -102,13 +104,14 @@ private:
     // Two vectors as well: rows and partials go up together.
     static_assert(offsetof(bundle::MergeItem, row) == 0 &&
                   offsetof(bundle::MergeItem, firstPartial) == 12);
-    Half low = {tile->firstRow, head, tile->record, first}, high = {parts, stride, 0, 0};
+    uint32_t count = parts - mutant(PlanMutant::MergeTooShort);
+    Half low = {tile->firstRow, head, tile->record, first}, high = {count, stride, 0, 0};
     bundle::MergeItem *out = plan.merges.end();
     for (uint32_t r = 0; r < tile->rowCount; ++r, low += Half{1, 0, 0, 1}) {
       std::memcpy(out + r, &low, sizeof(low));
       std::memcpy(reinterpret_cast<uint8_t *>(out + r) + sizeof(low), &high, sizeof(high));
     }
-    plan.merges.setSize(plan.merges.size() + tile->rowCount);
+    plan.merges.setSize(plan.merges.size() + tile->rowCount - mutant(PlanMutant::MergeDropped));
   }
 
   Plan &plan;
@@ -140,7 +143,8 @@ public:
     while (worker < plan.workers)
       openWorker();
     for (AttendPlan &attend : plan.attends)
-      attend.itemOffsets[plan.workers] = uint32_t(attend.items.size());
+      attend.itemOffsets[plan.workers] =
+          uint32_t(attend.items.size()) - mutant(PlanMutant::LastItemForgotten);
   }
 
 private:
@@ -234,8 +238,10 @@ private:
     uint32_t from = 0;
     item.keyEnd = keyAt(0);
     auto emit = [&](uint32_t to) {
-      item.keyBegin = item.keyEnd;
-      item.keyEnd = keyAt(to);
+      bool early = from > 0 && mutant(PlanMutant::KeysOverlap);
+      item.keyBegin = item.keyEnd - (early ? variant.tileKeys : 0);
+      bool less = to == tile.visibleTiles && mutant(PlanMutant::KeysMissing);
+      item.keyEnd = keyAt(to - less);
       item.partialSlot = partials.nextSlot();
       items.push(item);
       from = to;

@@ -1,6 +1,7 @@
 #include "runtime/plan/Planner.h"
 
 #include "runtime/plan/Emit.h"
+#include "runtime/plan/Mutants.h"
 #include "runtime/plan/RowTiles.h"
 #include "runtime/plan/split/DealItems.h"
 #include "runtime/plan/split/SplitByLoad.h"
@@ -12,6 +13,10 @@
 #include <new>
 
 namespace llmopt::runtime {
+
+#ifdef LLMOPT_PLAN_MUTANTS
+PlanMutant activePlanMutant = PlanMutant::None;
+#endif
 
 using bundle::AttentionFacts;
 using bundle::Program;
@@ -314,7 +319,7 @@ void Planner::State::writeLengths(const BatchShape &batch, Plan &plan) const {
                  .tableBase = sequence.tableBase,
                  .batch = sequence.batch,
                  .reserved = {}};
-    int64_t first = positionOf(facts, sequence, 0);
+    int64_t first = mutant(PlanMutant::RowPositionsStay) ? 0 : positionOf(facts, sequence, 0);
     for (int64_t query = 0; query < sequence.queryLen; ++query)
       *row++ = {static_cast<uint32_t>(query), static_cast<int32_t>(first + query)};
   }

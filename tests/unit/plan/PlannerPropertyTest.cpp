@@ -1,73 +1,8 @@
-#include "PlanTestUtil.h"
+#include "RandomPlans.h"
 
 using namespace plantest;
 
 namespace {
-
-class Random {
-public:
-  explicit Random(uint32_t seed) : engine(seed) {}
-  int64_t pick(int64_t lo, int64_t hi) {
-    return std::uniform_int_distribution<int64_t>(lo, hi)(engine);
-  }
-  /// Small values are as likely as large ones.
-  int64_t pickLength(int64_t most) { return std::min(most, pick(0, int64_t{1} << pick(0, 20))); }
-
-private:
-  std::mt19937 engine;
-};
-
-BoundSet randomMask(Random &random) {
-  switch (random.pick(0, 5)) {
-  case 0:
-    return fullMask();
-  case 1:
-    return windowMask(random.pick(1, 600));
-  case 2:
-    return sinkOrWindowMask(random.pick(1, 5), random.pick(1, 300));
-  case 3:
-    return dilatedMask(random.pick(1, 400));
-  case 4:
-    return BoundSet();
-  default:
-    return causalMask();
-  }
-}
-
-Program randomProgram(Random &random) {
-  std::vector<Kernel> kernels;
-  for (int64_t i = random.pick(1, 3); i > 0; --i)
-    kernels.push_back(attendKernel(random.pick(1, 128), random.pick(1, 128),
-                                   static_cast<double>(random.pick(1, 40)) / 10));
-  Program program =
-      makeProgram(random.pick(1, 16), random.pick(1, 3), randomMask(random), std::move(kernels));
-  program.facts.topLeft = random.pick(0, 4) == 0;
-  program.facts.batchInvariant = random.pick(0, 4) == 0;
-  return program;
-}
-
-PlanOptions randomOptions(Random &random) {
-  PlanOptions options{.workers = static_cast<uint32_t>(random.pick(0, 256))};
-  options.threads = random.pick(0, 1) ? 0 : random.pick(1, 64);
-  options.splitPolicy = static_cast<SplitPolicy>(random.pick(0, 3));
-  options.splits = random.pick(1, 20);
-  options.splitKeys = random.pick(0, 1) ? 0 : random.pick(1, 2000);
-  if (random.pick(0, 2) == 0)
-    options.maxPartialRows = random.pickLength(100000);
-  return options;
-}
-
-BatchShape randomBatch(Random &random) {
-  std::vector<std::pair<int64_t, int64_t>> lengths;
-  int64_t budget = 6000; // queries in all, to bound the time of the check
-  for (int64_t i = random.pick(0, 12); i > 0; --i) {
-    int64_t queries =
-        std::min(budget, random.pick(0, 1) ? random.pick(0, 3) : random.pickLength(5000));
-    budget -= queries;
-    lengths.push_back({queries, random.pickLength(5000)});
-  }
-  return makeBatch(lengths);
-}
 
 PlanCounts boundOf(const Program &program, const PlanOptions &options, const BatchShape &batch) {
   PlanLimits limits{.rows = batch.sequences.size()};
