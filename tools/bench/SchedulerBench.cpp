@@ -43,10 +43,10 @@ struct Bench : Settings, RequestListener, TokenSource {
   std::unique_ptr<SimExecutor> device;
   std::deque<RequestHandle> shorts;
   std::vector<kv::Token> prompt, longPrompt;
-  Histogram stepTime, admitTime;
+  Histogram stepTime, ends;
   uint64_t made = 0;
   int64_t now = 0;
-  uint64_t preempted = 0, aborted = 0;
+  uint64_t preempted = 0, aborted = 0, endedBefore = 0;
   const uint64_t clock = threadClockNs();
 
   void onTokens(RequestHandle, std::span<const kv::Token>, int64_t) override {}
@@ -99,7 +99,8 @@ Status Bench::create() {
   return {};
 }
 
-/// Tokens that all share, and 16 of its own; a life of running / 4 steps.
+/// Tokens that all share, and 16 of its own; a life of running / 4 steps. Ends and admissions come
+/// in waves all the same: none in one step and eight in another.
 void Bench::submitShort() {
   prompt.resize(promptTokens);
   for (uint32_t i = 0; i < promptTokens; ++i)
@@ -161,6 +162,9 @@ Status Bench::timedStep(uint32_t step) {
   while (!shorts.empty() && !scheduler->alive(shorts.front()))
     shorts.pop_front();
   stepTime.record(spent);
+  uint64_t ended = scheduler->metrics().finished[size_t(FinishReason::Length)];
+  ends.record(ended - endedBefore);
+  endedBefore = ended;
   return {};
 }
 
@@ -170,7 +174,9 @@ Status Bench::run() {
   for (uint32_t i = 0; i < running + kWaiting; ++i)
     LLMOPT_RETURN_IF_ERROR(timedStep(i));
   stepTime.clear();
+  ends.clear();
   scheduler->metrics() = {};
+  endedBefore = 0;
   allocations = preempted = aborted = 0;
   for (uint32_t i = 0; i < steps; ++i)
     LLMOPT_RETURN_IF_ERROR(timedStep(i));
@@ -182,11 +188,11 @@ void Bench::report() const {
   double n = steps;
   fmt::print("{}: {} running, {} waiting, D {}\n", policy, scheduler->running(),
              scheduler->waiting(), inFlight);
-  fmt::print("a step: {:.1f} query tokens, {:.2f} ends, {:.2f} aborts, {:.2f} preemptions, "
-             "{:.0f} tokens looked up\n",
-             double(metrics.tokensComputed) / n,
-             double(metrics.finished[size_t(FinishReason::Length)]) / n, double(aborted) / n,
-             double(preempted) / n, double(metrics.prefixQueries) / n);
+  fmt::print("a step: {:.1f} query tokens, {:.2f} ends ({:.0f} to {:.0f} in most), {:.2f} aborts, "
+             "{:.2f} preemptions, {:.0f} tokens looked up\n",
+             double(metrics.tokensComputed) / n, ends.mean(), ends.quantile(0.1),
+             ends.quantile(0.9), double(aborted) / n, double(preempted) / n,
+             double(metrics.prefixQueries) / n);
   fmt::print("host time a step: p10 {:.2f} us, p50 {:.2f} us, p99 {:.2f} us, mean {:.2f} us; {} "
              "allocations\n",
              stepTime.quantile(0.1) * 1e-3, stepTime.quantile(0.5) * 1e-3,
