@@ -111,7 +111,7 @@ static_assert(sizeof(Request) / 64 % 2 == 1);
 /// step and gets one in each step that is made, and nothing comes in between (a page to grow by, a
 /// whole block, an end, a caller). Its lengths and its newest tokens are here then, and those of
 /// the `Request` are as they were when it became steady (Steady.cpp).
-struct alignas(128) SteadyRow { // two cache lines
+struct alignas(64) SteadyRow { // two cache lines
   uint64_t samplingSeed = 0;
   kv::Token *tokens = nullptr; ///< the request's memory
   int64_t lastTokenNs = 0;

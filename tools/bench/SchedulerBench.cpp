@@ -32,7 +32,7 @@ struct Settings {
   std::string policy = "fcfs";
   uint32_t promptTokens = 1024;
   uint32_t pages = 0; ///< 0: 20,000, and beyond 256 running 16 for each
-  bool withoutCache = false, withoutLong = false, sameLife = false;
+  bool withoutCache = false, withoutLong = false;
 };
 
 struct Bench : Settings, RequestListener, TokenSource {
@@ -99,8 +99,8 @@ Status Bench::create() {
   return {};
 }
 
-/// Tokens that all share, and 16 of its own; a life of running / 4 steps, more or less: of equal
-/// lives ends and admissions come in waves, none in one step and eight in another.
+/// Tokens that all share, and 16 of its own; a life of running / 4 steps. Ends and admissions come
+/// in waves all the same: none in one step and eight in another.
 void Bench::submitShort() {
   prompt.resize(promptTokens);
   for (uint32_t i = 0; i < promptTokens; ++i)
@@ -108,9 +108,7 @@ void Bench::submitShort() {
   RequestParams params;
   params.prompt = prompt;
   // The first ones end one after another, so that the mix is steady.
-  uint32_t life = running / 4, spread = sameLife ? 0 : life / 4;
-  params.maxNewTokens = made < running ? 1 + uint32_t(made) / 4
-                                       : life - spread + uint32_t(made * 13 % (2 * spread + 1));
+  params.maxNewTokens = made < running ? 1 + uint32_t(made) / 4 : running / 4;
   ++made;
   StatusOr<RequestHandle> handle = scheduler->submit(params, now);
   if (handle)
@@ -215,7 +213,6 @@ int main(int argc, char **argv) {
   app.add_option("--pages", settings.pages, "pages of 16 slots (20000; more for many requests)");
   app.add_flag("--no-long", settings.withoutLong, "no chunk of a long prompt in each step");
   app.add_flag("--no-prefix-cache", settings.withoutCache, "every prompt is computed whole");
-  app.add_flag("--same-life", settings.sameLife, "ends and admissions come in waves");
   app.add_option("--gate", mark,
                  "microseconds: exit 1 where the p50 is beyond twice them, 3 tries");
   app.add_option("--gate-p99", tail, "the same for the p99");
