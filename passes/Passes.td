@@ -48,6 +48,8 @@ def AttnToTile : Pass<"attn-to-tile", "::mlir::ModuleOp"> {
     ListOption<"slices", "slices", "int64_t",
                "for each of `rows`: parts of a tile's keys with a softmax state each; left out: 1">,
     Option<"oneLoop", "one-loop", "bool", "false", "full and partial tiles by one body">,
+    Option<"endRows", "end-rows", "int64_t", "0",
+           "rows that a turn of the loop at an item's end takes; 0: all at once">,
     Option<"branchScores", "branch-scores", "bool", "false",
            "with `one-loop`: scores and their maxima in each side of the branch">,
   ];

@@ -58,6 +58,7 @@ LogicalResult lowerToTile(ModuleOp module, const Schedule &schedule) {
   options.slices.assign(schedule.slices.begin(), schedule.slices.end());
   options.oneLoop = schedule.oneLoop;
   options.branchScores = schedule.branchScores;
+  options.endRows = schedule.endRows;
   manager.addPass(createAttnToTile(options));
   return manager.run(module);
 }

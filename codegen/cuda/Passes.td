@@ -37,7 +37,8 @@ def TileGpuStage : Pass<"tile-gpu-stage", "::mlir::func::FuncOp"> {
     A `tile.load` whose result lies in shared memory becomes a buffer, a `tile.copy_async`
     and a `tile.get` after its token. A conversion from registers into shared memory becomes
     `tile.put` and `tile.get`; one between two layouts of registers goes through shared
-    memory. `tile.fold` and `tile.reduce_columns` get a buffer to exchange through. Copies are begun as early in
+    memory. A tile that `tile.fold` takes is put where it is made,
+    for all folds of it; `tile.reduce_columns` gets a buffer to exchange through. Copies are begun as early in
     their block as their addresses are known.
   }];
   let dependentDialects = ["::llmopt::tile::TileDialect", "::mlir::memref::MemRefDialect"];

@@ -146,11 +146,13 @@ LogicalResult FoldOp::verify() {
   if (int64_t(getSlices()) < 1 || rows % getSlices())
     return emitOpError() << "cuts " << rows << " rows into " << getSlices()
                          << " slices; a divisor is wanted";
-  if ((result.getDimSize(0) != rows && result.getDimSize(0) != rows / int64_t(getSlices())) ||
-      result.getDimSize(1) != tile.getDimSize(1) ||
+  int64_t own = rows / int64_t(getSlices()), got = result.getDimSize(0);
+  if (getFirst() && (got > own || own % got))
+    return emitOpError() << "takes " << got << " of " << own << " rows; a divisor is wanted";
+  if ((!getFirst() && got != rows && got != own) || result.getDimSize(1) != tile.getDimSize(1) ||
       result.getElementType() != tile.getElementType())
-    return emitOpError() << "result has type " << result << "; " << rows / int64_t(getSlices())
-                         << " or " << rows << " rows like the operand's are wanted";
+    return emitOpError() << "result has type " << result << "; " << own << " or " << rows
+                         << " rows like the operand's are wanted";
   return success();
 }
 

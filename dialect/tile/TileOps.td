@@ -206,12 +206,16 @@ def Tile_FoldOp : Tile_Op<"fold", [Pure]> {
     ```
     The rows of the operand are S slices of R rows. Element (r, c) of the result combines
     the elements (i * R + r, c) of all slices i; the result has R rows, or all S * R, in
-    which case every slice gets the same values.
+    which case every slice gets the same values. With `rows(%first)` it has some of the R,
+    from `first` on: a loop over them needs few registers and little code.
+    ```mlir
+    %some = tile.fold sum %x slices 4 rows(%r) : tensor<64x128xf32> -> tensor<4x128xf32>
+    ```
   }];
   let arguments = (ins Tile_CombinerAttr:$combiner, Tile_Tile:$tile, I64Attr:$slices,
-                       Optional<Tile_Buffer>:$scratch);
+                       Optional<Index>:$first);
   let results = (outs Tile_Tile:$result);
-  let assemblyFormat = "$combiner $tile `slices` $slices (`scratch` `(` $scratch^ `:` type($scratch) `)`)? attr-dict `:` type($tile) `->` type($result)";
+  let assemblyFormat = "$combiner $tile `slices` $slices (`rows` `(` $first^ `)`)? attr-dict `:` type($tile) `->` type($result)";
   let builders = [OpBuilder<(ins "::mlir::Type":$result, "Combiner":$combiner, "::mlir::Value":$tile,
                                  "int64_t":$slices),
     [{ build($_builder, $_state, result, combiner, tile, slices, ::mlir::Value()); }]>];

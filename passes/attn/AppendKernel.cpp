@@ -59,9 +59,9 @@ void llmopt::emitAppendKernel(ModuleOp module, const Signature &signature, Strin
                    {signature.findBuffer(BufferRole::NewValue), valuePool, cache.getVDim(), true}};
   auto [begin, end] = k.range(BufferRole::ItemOffsets);
   Value last = end;
-  k.forEach(begin, end, kTokens, [&](Value first) {
+  k.forEach("item", begin, end, kTokens, [&](Value first) {
     Value count = k.min(k.sub(last, first), k.idx(kTokens));
-    k.forEach(k.idx(0), k.idx(cache.getKvHeads()), 1, [&](Value head) {
+    k.forEach("item", k.idx(0), k.idx(cache.getKvHeads()), 1, [&](Value head) {
       for (const Copy &copy : copies) {
         Value offset =
             k.add(k.mul(first, k.stride(copy.source, 0)), k.mul(head, k.stride(copy.source, 1)));

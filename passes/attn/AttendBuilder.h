@@ -32,8 +32,10 @@ private:
   /// Addresses of the item's rows in a Q-like array, nowhere where `wanted` (i1) is false.
   Value rowAddresses(const TokenArray &array, Value wanted);
   Value perHead(int buffer);
-  /// The state over all keys: what the slices saw, brought to their common maximum.
-  State foldSlices(State state);
+  /// What the slices saw, brought to their common maximum.
+  State scaleSlices(State state);
+  /// Writes the results of all rows, `endRows` at a time.
+  void finishItem(State state);
   void store(State state);
   Value normaliser(State state, bool withSink);
   Value normalise(State state, bool withSink);
@@ -74,6 +76,7 @@ private:
   /// `rowCount` rows: the item's for each slice, one after another.
   int64_t itemRows;
   int64_t rowCount, keys, slices;
+  int64_t endRows; ///< rows of a turn of the loop at an item's end; 0: all at once
   bool oneLoop, branchScores;
   attn::MaskBounds bounds;
   int64_t group;
@@ -82,7 +85,8 @@ private:
   Value firstRow, rowsUsed, kvHead, sequence, keyBegin, keyEnd, partialSlot, flags;
   Value queryBase, keyBase, queryLen, keyLen, tableBase, batch;
   RowTiles rows;
-  Value query; ///< the Q tile
+  Value query;       ///< the Q tile
+  Value firstOfTurn; ///< first row of a turn at the item's end; null elsewhere
   Value visited, predicated;
 };
 

@@ -15,14 +15,18 @@ using Pred = arith::CmpIPredicate;
 AttendBuilder::AttendBuilder(ModuleOp module, const Signature &signature, const KernelName &kernel)
     : op(signature.attention), k(module, op.getLoc(), signature, kernel.name),
       itemRows(kernel.rows), rowCount(kernel.rows * kernel.slices), keys(kernel.keys),
-      slices(kernel.slices), oneLoop(kernel.oneLoop), branchScores(kernel.branchScores),
-      bounds(boundsOf(signature)), group(op.getGroup()) {}
+      slices(kernel.slices), endRows(kernel.endRows), oneLoop(kernel.oneLoop),
+      branchScores(kernel.branchScores), bounds(boundsOf(signature)), group(op.getGroup()) {
+  endRows = std::min(endRows, itemRows);
+  if (endRows > 0 && itemRows % endRows)
+    endRows = 0;
+}
 
 void AttendBuilder::emit() {
   if (op.getScheduleAttr() && op.getScheduleAttr().getBatchInvariant())
     k.func->setAttr("tile.batch_invariant", k.b.getUnitAttr());
   auto [first, last] = k.range(BufferRole::ItemOffsets);
-  k.forEach(first, last, 1, [&](Value item) {
+  k.forEach("item", first, last, 1, [&](Value item) {
     KernelBuilder::noted("Work items: packed rows of one KV head against a range of the keys of "
                          "one sequence.",
                          item);
@@ -66,6 +70,8 @@ Value AttendBuilder::rowTile(Type element,
   Value row = arith::IndexCastOp::create(k.b, k.loc, k.b.getIndexType(), block->getArgument(0));
   if (rowCount > itemRows)
     row = arith::RemUIOp::create(k.b, k.named("row_in_item"), row, k.idx(itemRows));
+  if (firstOfTurn)
+    row = KernelBuilder::called("row", k.add(firstOfTurn, row));
   Value last = KernelBuilder::called("last_item_row", k.max(k.sub(rowsUsed, k.idx(1)), k.idx(0)));
   Value packed = KernelBuilder::called(
       "packed_row", k.add(firstRow, KernelBuilder::called("item_row", k.min(row, last))));
@@ -168,15 +174,9 @@ void AttendBuilder::loadTree() {
   rows.placeByTree(k);
 }
 
-AttendBuilder::State AttendBuilder::foldSlices(State state) {
+AttendBuilder::State AttendBuilder::scaleSlices(State state) {
   if (slices == 1)
     return state;
-  auto fold = [&](tile::Combiner combiner, Value tile, int64_t rowsOfResult) -> Value {
-    auto type = cast<RankedTensorType>(tile.getType());
-    return tile::FoldOp::create(k.b, k.loc,
-                                k.tileType(rowsOfResult, type.getDimSize(1), type.getElementType()),
-                                combiner, tile, slices);
-  };
   auto scaled = [&](Value tile, Value alpha) {
     return k.map(cast<RankedTensorType>(tile.getType()), {tile, alpha},
                  [&](OpBuilder &b, ValueRange x, Value, Value) -> SmallVector<Value> {
@@ -185,19 +185,47 @@ AttendBuilder::State AttendBuilder::foldSlices(State state) {
   };
   Value top = KernelBuilder::noted(
       "The slices' states become one: all scaled to the common maximum, then summed.",
-      KernelBuilder::called("m_all", fold(tile::Combiner::Max, state.m, rowCount)));
+      KernelBuilder::called("m_all", tile::FoldOp::create(k.b, k.loc, state.m.getType(),
+                                                          tile::Combiner::Max, state.m, slices)));
   Value alpha = weights("alpha", state.m, baseOf(top));
-  auto folded = [&](StringRef name, tile::Combiner combiner, Value tile) {
-    return KernelBuilder::called(name, fold(combiner, tile, itemRows));
+  return {scaled(state.acc, alpha), state.m, scaled(state.l, alpha)};
+}
+
+void AttendBuilder::finishItem(State state) {
+  State parts = scaleSlices(state);
+  auto fold = [&](StringRef name, tile::Combiner combiner, Value tile) -> Value {
+    auto type = cast<RankedTensorType>(tile.getType());
+    auto folded = tile::FoldOp::create(
+        k.b, k.loc, k.tileType(rowCount, type.getDimSize(1), type.getElementType()), combiner, tile,
+        slices);
+    if (firstOfTurn)
+      folded.getFirstMutable().assign(firstOfTurn);
+    return KernelBuilder::called(name, folded);
   };
-  State whole{folded("acc_all", tile::Combiner::Sum, scaled(state.acc, alpha)),
-              folded("m_all", tile::Combiner::Max, state.m),
-              folded("l_all", tile::Combiner::Sum, scaled(state.l, alpha))};
-  rowCount = itemRows; // what follows is about the item's rows
-  for (auto &[buffer, value] : rows.perHead)
-    if (k.signature.buffers[buffer].role == BufferRole::SinkLogit)
-      value = perHead(buffer);
-  return whole;
+  // What follows is about the item's rows.
+  auto write = [&] {
+    State whole{fold("acc_all", tile::Combiner::Sum, parts.acc),
+                fold("m_all", tile::Combiner::Max, parts.m),
+                fold("l_all", tile::Combiner::Sum, parts.l)};
+    for (auto &[buffer, value] : rows.perHead)
+      if (k.signature.buffers[buffer].role == BufferRole::SinkLogit)
+        value = perHead(buffer);
+    store(whole);
+  };
+  if (endRows > 0) {
+    rowCount = endRows;
+    k.forEach("first_of_turn", k.idx(0), k.idx(itemRows), endRows, [&](Value first) {
+      KernelBuilder::noted("The results, some rows at a time.", first);
+      firstOfTurn = first;
+      write();
+      firstOfTurn = Value();
+    });
+  } else if (slices > 1) {
+    rowCount = itemRows;
+    write();
+  } else {
+    store(parts);
+  }
 }
 
 /// What a row's acc is multiplied by: 1 / l, and 0 where it saw no key. A sink logit joins the
@@ -279,10 +307,12 @@ void AttendBuilder::store(State state) {
 
   // Partials: consecutive rows from the item's slot on.
   Value count = KernelBuilder::called("partial_count", k.select(direct, k.idx(0), rowsUsed));
+  Value left = firstOfTurn ? KernelBuilder::called("rows_left", k.sub(count, firstOfTurn)) : count;
   auto partialRows = [&](int64_t width) {
     RankedTensorType type = column(k.b.getI64Type());
-    Value rows = tile::StridedRowsOp::create(k.b, k.loc, type, k.mul(partialSlot, k.idx(width)),
-                                             k.idx(width), count);
+    Value first = firstOfTurn ? k.add(partialSlot, firstOfTurn) : partialSlot;
+    Value rows = tile::StridedRowsOp::create(k.b, k.loc, type, k.mul(first, k.idx(width)),
+                                             k.idx(width), left);
     return KernelBuilder::called("partial_rows", rows);
   };
   put(partial, k.signature.findBuffer(BufferRole::PartialOut),
@@ -296,7 +326,7 @@ void AttendBuilder::emitItem(Value item) {
   rowCount = itemRows * slices;
   loadItem(item);
   loadRows();
-  store(foldSlices(walkKeys()));
+  finishItem(walkKeys());
   Value counters = k.pointer(BufferRole::Counters);
   auto count = [&](unsigned which, Value amount) {
     Value place =

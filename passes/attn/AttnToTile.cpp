@@ -66,6 +66,7 @@ private:
     schedule.slices.assign(slices.begin(), slices.end());
     schedule.oneLoop = oneLoop;
     schedule.branchScores = branchScores;
+    schedule.endRows = endRows;
     if (rows.empty() && keys == 0)
       remarkSchedule(signature, schedule);
     return schedule;
@@ -113,8 +114,8 @@ std::vector<KernelName> llmopt::kernelsOf(const Signature &signature, StringRef 
   std::vector<KernelName> kernels;
   auto add = [&](bundle::KernelKind kind, const Twine &suffix, int64_t rows = 0, int64_t keys = 0,
                  int64_t slices = 1) {
-    kernels.push_back(
-        {kind, (spec + suffix).str(), rows, keys, slices, schedule.oneLoop, schedule.branchScores});
+    kernels.push_back({kind, (spec + suffix).str(), rows, keys, slices, schedule.oneLoop,
+                       schedule.branchScores, schedule.endRows});
   };
   if (signature.append)
     add(bundle::KernelKind::Append, "_append");

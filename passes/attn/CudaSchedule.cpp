@@ -11,6 +11,11 @@ constexpr int64_t kWarps = 4;
 /// Rows of one mma.m16n8k16.
 constexpr int64_t kStepRows = 16;
 
+/// Largest head size whose results all fit into shared memory at an item's end.
+constexpr int64_t kExchangedHead = 256;
+/// Lanes of a warp, each of which writes four neighbours of a row.
+constexpr int64_t kLanes = 32, kNeighbours = 4;
+
 /// Head size from which a thread has no registers for the scores of 64 keys.
 constexpr int64_t kWideHead = 192;
 
@@ -28,8 +33,9 @@ int64_t sharedBytes(const ScheduleRequest &request, int64_t rows, int64_t slices
   int64_t dQk = roundUp(request.dQk, 16), dV = roundUp(request.dV, 16);
   int64_t keyTiles = sizes.stages * sizes.keys * (dQk + dV) * request.elementBytes;
   int64_t queries = roundUp(rows, 16) * dQk * request.elementBytes;
-  // At an item's end: the slices' outputs that are summed, or the rows on their way out.
-  int64_t folded = slices > 1 || (tensor && dV <= 256) ? rows * slices * (dV * 4 + 128) : 0;
+  // At an item's end: outputs, maxima and sums, which a loop over the rows folds and writes.
+  int64_t folded =
+      slices > 1 || (tensor && dV <= kExchangedHead) ? rows * slices * (dV * 4 + 256) : 0;
   // On tensor cores weights stay in registers, and queries mostly (they are counted, as wide
   // heads keep them); the plain units read both from shared memory.
   int64_t weights = tensor ? 0 : roundUp(rows, 16) * roundUp(sizes.keys, 16) * 4;
@@ -68,6 +74,14 @@ Schedule llmopt::chooseCudaSchedule(const ScheduleRequest &request,
   } else {
     schedule.rows = {few, many};
     schedule.slices = {slicesOf(few), 1};
+  }
+
+  // At an item's end: as few rows at a time as give every lane something to write.
+  if (tensor && request.dV <= kExchangedHead) {
+    int64_t lanes = 1;
+    while (lanes < kLanes && lanes * kNeighbours < request.dV)
+      lanes *= 2;
+    schedule.endRows = kWarps * (kLanes / lanes);
   }
 
   // The most keys and stages that fit, keys first down to what slices allow.

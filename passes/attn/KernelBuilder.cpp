@@ -154,9 +154,10 @@ Value KernelBuilder::entry(BufferRole role, Value entry) {
   return arith::IndexCastUIOp::create(b, loc, b.getIndexType(), raw);
 }
 
-void KernelBuilder::forEach(Value lo, Value hi, int64_t step, std::function<void(Value)> body) {
+void KernelBuilder::forEach(StringRef name, Value lo, Value hi, int64_t step,
+                            std::function<void(Value)> body) {
   auto loop = scf::ForOp::create(b, loc, lo, hi, idx(step));
-  loop.getInductionVar().setLoc(named("item"));
+  loop.getInductionVar().setLoc(named(name));
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToStart(loop.getBody());
   body(loop.getInductionVar());

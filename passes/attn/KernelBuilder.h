@@ -84,7 +84,8 @@ public:
   mlir::Value entry(bundle::BufferRole role, mlir::Value entry);
 
   /// for (i = lo; i < hi; i += step) body(i).
-  void forEach(mlir::Value lo, mlir::Value hi, int64_t step, std::function<void(mlir::Value)> body);
+  void forEach(llvm::StringRef name, mlir::Value lo, mlir::Value hi, int64_t step,
+               std::function<void(mlir::Value)> body);
   /// The same with loop-carried values; returns the last ones.
   llvm::SmallVector<mlir::Value>
   forEach(mlir::Value lo, mlir::Value hi, mlir::ValueRange init,

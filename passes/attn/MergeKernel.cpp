@@ -188,7 +188,7 @@ void llmopt::emitMergeKernel(ModuleOp module, const Signature &signature, String
   KernelBuilder k(module, op.getLoc(), signature, name);
   Merger merger(k, op.getVDim());
   auto [first, last] = k.range(BufferRole::MergeOffsets);
-  k.forEach(first, last, 1, [&](Value item) { mergeItem(k, merger, item); });
+  k.forEach("item", first, last, 1, [&](Value item) { mergeItem(k, merger, item); });
   k.finish();
 }
 
@@ -202,7 +202,7 @@ void llmopt::emitCombineKernel(ModuleOp module, const Signature &signature, Stri
   Value count = k.slot(in, bundle::SlotKind::Extent, 0),
         heads = k.slot(in, bundle::SlotKind::Extent, 2);
   auto [first, last] = k.range(BufferRole::ItemOffsets);
-  k.forEach(first, last, 1, [&](Value pair) {
+  k.forEach("item", first, last, 1, [&](Value pair) {
     Value token = arith::DivUIOp::create(k.b, k.loc, pair, heads);
     Value head = k.sub(pair, k.mul(token, heads));
     auto at = [&](int buffer, unsigned dim) {

@@ -38,6 +38,9 @@ struct Schedule {
   /// With `oneLoop`: each side of the branch makes the scores and their row maxima out of the
   /// products, in one pass over memory; otherwise the mask alone is in the branch.
   bool branchScores = false;
+  /// An item's results are written by a loop that takes this many rows a turn, which is less code;
+  /// 0: all at once.
+  int64_t endRows = 0;
   /// What a tile costs besides its rows, in rows: reading and staging its keys and values.
   double overheadRows = 0;
   std::string reason; ///< one sentence with the numbers, for the remark

@@ -19,7 +19,7 @@ struct Rule {
 /// Lines that compare to bound what is read, computed or written.
 constexpr const char *kBoundLine =
     "const bool (more|is_of_item|mask_shows) = |const bool is(_\\d+)? = .*(n|key)(_\\d+)? |"
-    "^ *(&&|\\|\\|) |row_count|< partial_count|for \\(i64 (item|tile|split) = |"
+    "^ *(&&|\\|\\|) |row_count|< rows_left|for \\(i64 (item|tile|split) = |"
     "for \\(int row = |>= int\\(|row < count|if \\(tile < |next_key(_\\d+)? < ";
 
 const Rule kRules[] = {
@@ -35,6 +35,7 @@ const Rule kRules[] = {
     {"loop", "for \\(i64 tile = ([^;]+);", "for (i64 tile = $1 + 1;"},
     {"loop", "(i64 tile = .* < )(\\w+);", "$1$2 - 1;"},
     {"loop", "(i64 split = .* < )(\\w+);", "$1$2 - 1;"},
+    {"loop", "for \\(i64 first_of_turn = 0;", "for (i64 first_of_turn = 4;"},
     {"loop", "const bool more = (\\w+) < ", "const bool more = $1 + 1 < "},
     {"loop", "(may_begin|key_begin) < (may_end) \\?", "$1 + 1 < $2 ?"},
     {"loop", "\\((may_end) \\+ 63\\) >> 6", "($1 + 62) >> 6", "tile_end ="},

@@ -72,7 +72,6 @@ private:
   mlir::LogicalResult print(tile::ConvertOp convert);
   mlir::LogicalResult print(tile::MmaOp mma);
   mlir::LogicalResult print(tile::FoldOp fold);
-  void printParts(tile::FoldOp fold, const std::string &scratch);
   mlir::LogicalResult print(tile::ReduceColumnsOp reduce);
   mlir::LogicalResult printStoreFromShared(tile::StoreOp store);
   std::string rowArray(mlir::Value rows);
@@ -106,9 +105,10 @@ private:
                      const Expression &index);
   std::string rowOf(const tile::Layout &layout, const Expression &index);
   /// The shared-memory address of a register's element in a tile called `tile`. With `slice`
-  /// rows in a slice, of the row within its slice.
+  /// rows in a slice, of the row within its slice; `first` rows further on.
   std::string elementAt(const std::string &element, const std::string &tile,
-                        const tile::Layout &layout, const Expression &index, int64_t slice = 0);
+                        const tile::Layout &layout, const Expression &index, int64_t slice = 0,
+                        const Expression &first = number(0));
   std::string columnOf(const tile::Layout &layout, const Expression &index);
   /// The part of a coordinate that the thread decides, as a constant of the kernel.
   Expression threadPart(const tile::Layout &layout, tile::LayoutDim dim);

@@ -135,7 +135,7 @@ LogicalResult Printer::print(tile::PutOp put) {
   });
   if (!copies.empty())
     w.close();
-  if (type.getDimSize(0) % 16 || type.getDimSize(1) % 16)
+  if (!put->hasAttr(kUnpaddedAttr) && (type.getDimSize(0) % 16 || type.getDimSize(1) % 16))
     w.line("clear_padding<" +
            arguments({element, std::to_string(type.getDimSize(0)),
                       std::to_string(type.getDimSize(1)), std::to_string(32 * warps)}) +

@@ -227,39 +227,15 @@ LogicalResult Printer::print(tile::ReduceOp reduce) {
   return success();
 }
 
-/// The write half of a fold, and the barrier after it.
-void Printer::printParts(tile::FoldOp fold, const std::string &scratch) {
-  Layout from = layoutOf(fold.getTile());
-  RankedTensorType type = typeOf(fold.getTile());
-  std::string copies = isFirstCopy(from);
-  if (!copies.empty())
-    w.open("if (" + copies + ")");
-  bool pairs = holdsPairs(fold.getTile()) && type.getDimSize(1) % 2 == 0;
-  forEachRegister(from, pairs ? 2 : 1, [&](const Expression &index) {
-    std::string condition = inside(type, from, index);
-    std::string values = element(fold.getTile(), index).text;
-    if (pairs)
-      values += ", " + element(fold.getTile(), sum(index, number(1))).text;
-    w.line((condition.empty() ? "" : "if (" + condition + ") ") + "store_shared(" +
-           elementAt("float", scratch, from, index) + ", " + values + ");");
-  });
-  if (!copies.empty())
-    w.close();
-  w.line("__syncthreads();");
-}
-
 LogicalResult Printer::print(tile::FoldOp fold) {
   Layout to = layoutOf(fold.getResult());
   RankedTensorType type = typeOf(fold.getTile());
   if (!type.getElementType().isF32())
     return fold.emitOpError() << "combines " << type.getElementType() << "; f32 can be combined";
-  std::string scratch = names.fresh("parts");
-  auto buffer = cast<MemRefType>(fold.getScratch().getType());
-  auto space = cast<tile::SharedAttr>(buffer.getMemorySpace());
-  w.line("const shared_tile<" + Twine(space.getPitch()) + ", " + Twine(space.getSpan()) + "> " +
-         scratch + " = {" + use(fold.getScratch()).text + "};");
-  if (!fold->hasAttr(kAgainAttr))
-    printParts(fold, scratch);
+  std::string parts = use(fold.getTile()).text;
+  Expression first = number(0);
+  if (fold.getFirst())
+    first = {"int(" + use(fold.getFirst()).text + ")"};
   bool isMax = fold.getCombiner() == Combiner::Max;
   int64_t slice = type.getDimSize(0) / fold.getSlices();
   declare(fold.getResult());
@@ -269,37 +245,46 @@ LogicalResult Printer::print(tile::FoldOp fold) {
   const char *combine = combineName(isMax);
   forEachRegister(to, fours ? 4 : 1, [&](const Expression &index) {
     auto resultAt = [&](const Expression &i) { return element(fold.getResult(), i).text; };
-    auto at = [&](const std::string &part) { return elementAt("float", part, to, index, slice); };
+    auto at = [&](const std::string &part) {
+      return elementAt("float", part, to, index, slice, first);
+    };
     std::string condition = inside(typeOf(fold.getResult()), to, index);
     // A slice of whole turns of the rows' chunks begins where a tile could.
-    std::string part = scratch + ".from_row(slice * " + std::to_string(slice) + ")";
-    if (slice % 8)
-      part = scratch; // and the row says it
+    bool single = fold.getSlices() == 1;
+    std::string part = parts + ".from_row(slice * " + std::to_string(slice) + ")";
+    if (single)
+      part = parts;
     // The first slice begins the combination, where there is anything to combine.
     auto combined = [&](const std::string &whole, const std::string &next) {
-      return whole + " = slice == 0 ? " + next + " : " + combine + "::apply(" + whole + ", " +
-             next + ");";
+      return single ? whole + " = " + next + ";"
+                    : whole + " = slice == 0 ? " + next + " : " + combine + "::apply(" + whole +
+                          ", " + next + ");";
     };
     for (int64_t i = 0; !condition.empty() && i < (fours ? 4 : 1); ++i)
       w.line(resultAt(sum(index, number(i))) + " = " + combine + "::identity();");
     if (!condition.empty())
       w.open("if (" + condition + ")");
-    w.unrolled("slice", fold.getSlices());
+    if (!single)
+      w.unrolled("slice", fold.getSlices());
     std::string place = at(part);
-    if (slice % 8)
-      place = "element_at<float>(" + scratch + ", slice * " + std::to_string(slice) + " + (" +
-              rowOf(to, index) + ") % " + std::to_string(slice) + ", " + columnOf(to, index) + ")";
+    if (slice % 8 && !single) // the row says where its slice begins
+      place = "element_at<float>(" + parts + ", slice * " + std::to_string(slice) + " + (" +
+              sum(first, {rowOf(to, index), Precedence::Sum}).text + ") % " +
+              std::to_string(slice) + ", " + columnOf(to, index) + ")";
     if (fours) {
       w.line("float part[4];");
       w.line("load_four<float>(part, " + place + ");");
       w.unrolled("j", 4);
       w.line(combined(resultAt(sum(index, {"j"})), "part[j]"));
       w.close();
+    } else if (single) {
+      w.line(resultAt(index) + " = load_shared<float>(" + place + ");");
     } else {
       w.line("const float part = load_shared<float>(" + place + ");");
       w.line(combined(resultAt(index), "part"));
     }
-    w.close();
+    if (!single)
+      w.close();
     if (!condition.empty())
       w.close();
   });

@@ -279,8 +279,9 @@ Expression Printer::threadPart(const Layout &layout, LayoutDim dim) {
 }
 
 std::string Printer::elementAt(const std::string &element, const std::string &tile,
-                               const Layout &layout, const Expression &index, int64_t slice) {
-  Expression row = threadPart(layout, LayoutDim::Row),
+                               const Layout &layout, const Expression &index, int64_t slice,
+                               const Expression &first) {
+  Expression row = sum(first, threadPart(layout, LayoutDim::Row)),
              rows = coordinate(layout.registers, LayoutDim::Row, index);
   if (slice && slice < layout.cover().first) {
     Layout threads = layout, registers = layout;

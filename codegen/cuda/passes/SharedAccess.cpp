@@ -13,16 +13,12 @@ memref::AllocaOp bufferOf(Value value) { return value.getDefiningOp<memref::Allo
 Value scratchOf(Operation *op) {
   if (auto reduce = dyn_cast<tile::ReduceColumnsOp>(op))
     return reduce.getScratch();
-  if (auto fold = dyn_cast<tile::FoldOp>(op))
-    return fold.getScratch();
   return {};
 }
 
 } // namespace
 
-static bool onlyReads(Operation *op) { return op->hasAttr(cuda::kAgainAttr); }
-
-bool cuda::exchangesInside(Operation *op) { return scratchOf(op) && !onlyReads(op); }
+bool cuda::exchangesInside(Operation *op) { return bool(scratchOf(op)); }
 
 SmallVector<cuda::SharedAccess> cuda::sharedAccesses(Operation *op) {
   SmallVector<SharedAccess> accesses;
@@ -32,8 +28,7 @@ SmallVector<cuda::SharedAccess> cuda::sharedAccesses(Operation *op) {
   if (auto put = dyn_cast<tile::PutOp>(op))
     accesses.push_back({bufferOf(put.getBuffer()), Value(), 0, true});
   if (Value scratch = scratchOf(op)) {
-    if (!onlyReads(op))
-      accesses.push_back({bufferOf(scratch), Value(), 0, true});
+    accesses.push_back({bufferOf(scratch), Value(), 0, true});
     accesses.push_back({bufferOf(scratch), Value(), 0, false});
   }
   for (Value operand : op->getOperands()) {

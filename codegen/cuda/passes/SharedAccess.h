@@ -7,8 +7,8 @@
 
 namespace llmopt::cuda {
 
-/// On a tile.fold: an earlier one of the same tile has left the parts in the scratch buffer.
-inline constexpr llvm::StringLiteral kAgainAttr = "tile.again";
+/// On a tile.put of a tile that no product reads: its padding is left as it is.
+inline constexpr llvm::StringLiteral kUnpaddedAttr = "tile.unpadded";
 
 /// One access of one operation. `slot` null: the whole buffer.
 struct SharedAccess {

@@ -49,7 +49,7 @@ public:
       else if (auto columns = dyn_cast<tile::ReduceColumnsOp>(op))
         addScratch(columns);
       else if (auto fold = dyn_cast<tile::FoldOp>(op))
-        addScratch(fold);
+        stage(fold);
     }
     function.walk([&](Block *block) { beginEarly(block); });
   }
@@ -126,20 +126,27 @@ private:
                typeOf(reduce.getTile()).getElementType(), "column_parts"));
   }
 
-  /// A tile that is folded the same way twice, into results of two shapes, is written once.
-  void addScratch(tile::FoldOp fold) {
-    for (Operation *user : fold.getTile().getUsers()) {
-      auto earlier = dyn_cast<tile::FoldOp>(user);
-      if (!earlier || !earlier.getScratch() || earlier->getBlock() != fold->getBlock())
-        continue;
-      fold.getScratchMutable().assign(earlier.getScratch());
-      fold->setAttr(cuda::kAgainAttr, UnitAttr::get(fold.getContext()));
-      return;
+  /// The parts are written where they are made, and read from there by all folds of them, also in
+  /// loops that follow.
+  void stage(tile::FoldOp fold) {
+    Value tile = fold.getTile();
+    Value &parts = folded[tile];
+    if (!parts) {
+      RankedTensorType type = typeOf(tile);
+      tile::SharedLayout layout = foldLayout(type.getDimSize(1));
+      Value memory = buffer(type.getDimSize(0), type.getDimSize(1), type.getElementType(),
+                            (nameOf(fold.getResult(), "fold") + "_parts").str(), layout);
+      OpBuilder b(fold.getContext());
+      b.setInsertionPointAfterValue(tile);
+      auto put = tile::PutOp::create(b, fold.getLoc(), tile, memory);
+      put->setAttr(cuda::kUnpaddedAttr, b.getUnitAttr());
+      b.setInsertionPoint(tile.getParentBlock()->findAncestorOpInBlock(*fold));
+      auto space = tile::SharedAttr::get(b.getContext(), layout.pitch, layout.span);
+      parts = tile::GetOp::create(
+          b, memory.getLoc(), RankedTensorType::get(type.getShape(), type.getElementType(), space),
+          memory, zero, Value(), IntegerAttr());
     }
-    RankedTensorType type = typeOf(fold.getTile());
-    fold.getScratchMutable().assign(buffer(
-        type.getDimSize(0), type.getDimSize(1), type.getElementType(),
-        (nameOf(fold.getResult(), "fold") + "_parts").str(), foldLayout(type.getDimSize(1))));
+    fold.getTileMutable().assign(parts);
   }
 
   /// Moves copies, with their addresses, before the first wait of the block.
@@ -167,6 +174,7 @@ private:
 
   func::FuncOp function;
   Value zero;
+  DenseMap<Value, Value> folded; ///< the shared tiles of tiles that are folded
 };
 
 class StagePass : public llmopt::cuda::impl::TileGpuStageBase<StagePass> {

@@ -195,3 +195,19 @@ func.func @f(%s: tensor<8x16xf32>) {
   } -> tensor<8x16xf32>
   return
 }
+
+// -----
+
+func.func @f(%s: tensor<64x16xf32>, %r: index) {
+  // expected-error@+1 {{'tile.fold' op takes 3 of 16 rows; a divisor is wanted}}
+  %m = tile.fold sum %s slices 4 rows(%r) : tensor<64x16xf32> -> tensor<3x16xf32>
+  return
+}
+
+// -----
+
+func.func @f(%s: tensor<64x16xf32>) {
+  // expected-error@+1 {{'tile.fold' op result has type 'tensor<4x16xf32>'; 16 or 64 rows like the operand's are wanted}}
+  %m = tile.fold sum %s slices 4 : tensor<64x16xf32> -> tensor<4x16xf32>
+  return
+}

@@ -44,6 +44,20 @@ TEST(CudaSchedule, batch_invariant_programs_have_one_kernel_without_slices) {
   EXPECT_EQ(schedule.slices, (std::vector<int64_t>{1}));
 }
 
+TEST(CudaSchedule, results_are_written_by_a_row_a_warp_or_more_where_rows_are_short) {
+  auto endRows = [](int64_t dV, int64_t bytes) {
+    return chooseCudaSchedule({.group = 4, .dQk = dV, .dV = dV, .elementBytes = bytes},
+                              chip("sm_80"))
+        .endRows;
+  };
+  EXPECT_EQ(endRows(256, 2), 4);
+  EXPECT_EQ(endRows(128, 2), 4);
+  EXPECT_EQ(endRows(80, 2), 4);
+  EXPECT_EQ(endRows(64, 2), 8) << "16 lanes have a row";
+  EXPECT_EQ(endRows(512, 2), 0) << "not all rows fit";
+  EXPECT_EQ(endRows(128, 4), 0) << "the plain units' rows stay in registers";
+}
+
 TEST(CudaSchedule, wishes_of_the_spec_hold) {
   Schedule schedule = chooseCudaSchedule(
       {.group = 4, .dQk = 64, .dV = 64, .elementBytes = 2, .rows = 32, .keys = 32}, chip("sm_80"));
