@@ -45,7 +45,7 @@ private:
   Value keyRows(bool isValue, Value key, Value count, Value pages);
   Value onlyVisible(TileWalk &walk, Value addresses, Value key, mlir::Type type);
   Value loadKeys(bool isValue, Value rows);
-  bool hidesByData();
+  bool hidesByData(bool masked);
   Value onlySeen(Value addresses, Value scores);
   /// m, which stays -inf until a row sees a key: 0 stands in, so that weights are 0.
   Value baseOf(Value m);

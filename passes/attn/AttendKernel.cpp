@@ -136,14 +136,13 @@ void AttendBuilder::loadRows() {
       rows.perHead[i] = perHead(i);
     if (buffer.role != BufferRole::Bias && buffer.role != BufferRole::DenseMask)
       continue;
-    rows.addresses[i] =
-        rowTile(k.b.getI64Type(), [&](Value queryIndex, Value head, Value, Value row) {
-          Value offset =
-              k.add(k.mul(batch, k.stride(i, 0)),
-                    k.add(k.mul(head, k.stride(i, 1)), k.mul(queryIndex, k.stride(i, 2))));
-          Value address = k.select(k.cmp(Pred::slt, row, rowsUsed), offset, k.idx(-1));
-          return arith::IndexCastOp::create(k.b, k.loc, k.b.getI64Type(), address).getResult();
-        });
+    // Rows beyond the item's read what its last one reads, not zeros: those would let them see keys
+    // that none of its rows sees, whose values may be NaN (onlySeen).
+    rows.addresses[i] = rowTile(k.b.getI64Type(), [&](Value queryIndex, Value head, Value, Value) {
+      Value offset = k.add(k.mul(batch, k.stride(i, 0)),
+                           k.add(k.mul(head, k.stride(i, 1)), k.mul(queryIndex, k.stride(i, 2))));
+      return arith::IndexCastOp::create(k.b, k.loc, k.b.getI64Type(), offset).getResult();
+    });
   }
   if (k.signature.findBuffer(BufferRole::Tree) >= 0)
     loadTree();

@@ -80,9 +80,10 @@ Value AttendBuilder::loadKeys(bool isValue, Value addresses) {
                               addresses, Value(), inner, Value());
 }
 
-/// True where the intervals do not tell which keys of a tile are hidden from all its rows.
-bool AttendBuilder::hidesByData() {
-  return !bounds.exact || k.signature.findBuffer(BufferRole::Bias) >= 0;
+/// True where the intervals do not tell which keys of a tile are hidden from all its rows: in a
+/// tile with a mask, or, since a bias of -inf hides, in each one.
+bool AttendBuilder::hidesByData(bool masked) {
+  return (masked && !bounds.exact) || k.signature.findBuffer(BufferRole::Bias) >= 0;
 }
 
 /// Takes the address from keys that the scores of no row see: 0 times their value would
@@ -226,7 +227,7 @@ AttendBuilder::State AttendBuilder::step(Value tile, State state, TileWalk *mask
                    return {math::FmaOp::create(b, k.loc, x[0], x[1], x[2])};
                  }));
   Value valueRows = addresses(true);
-  if (masked && hidesByData())
+  if (hidesByData(masked))
     valueRows = onlySeen(valueRows, scores);
   Value valueTile = loadKeys(/*isValue=*/true, valueRows);
   auto valueType = cast<RankedTensorType>(valueTile.getType()).getElementType();
@@ -319,7 +320,7 @@ AttendBuilder::State AttendBuilder::walkKeys() {
 
   // Masks that depend on data take addresses from V by the scores, which no copy can run
   // ahead of.
-  bool together = oneLoop && !hidesByData();
+  bool together = oneLoop && !hidesByData(/*masked=*/true);
   Value zero = k.idx(0);
   State unseen{k.splat(rowCount, op.getVDim(), 0), k.splat(rowCount, 1, -INFINITY),
                k.splat(rowCount, 1, 0)};

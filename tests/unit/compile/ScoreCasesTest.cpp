@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
 #include <limits>
 
 namespace llmopt::test {
@@ -114,6 +115,50 @@ TEST_P(SinkLogit, CountsOnceWhateverTheSplits) {
 }
 
 LLMOPT_ON_EACH_DEVICE(SinkLogit);
+
+//===----------------------------------------------------------------------===//
+// Keys that data hide from every row keep their NaN, also where a tile has rows to spare
+//===----------------------------------------------------------------------===//
+
+class HiddenByData : public OnEachDevice {
+protected:
+  /// 12 heads share a KV head; 11 queries do not fill a tile of many rows, one does not fill 16.
+  static void verify(const std::string &type, const std::string &clause, double hidden,
+                     double shown) {
+    Compiled f(fmt::format(R"(
+func.func @f(%q: tensor<?x?x12x8xf32>, %k: tensor<?x?x1x8xf32>, %v: tensor<?x?x1x8xf32>,
+             %a: tensor<1x1x1x?x{0}>) -> tensor<?x?x12x8xf32> {{
+  %o = attn.attention %q, %k, %v args(%a : tensor<1x1x1x?x{0}>) {1}
+    : tensor<?x?x12x8xf32>, tensor<?x?x1x8xf32>, tensor<?x?x1x8xf32> -> tensor<?x?x12x8xf32>
+  return %o : tensor<?x?x12x8xf32>
+}})",
+                           type, clause),
+               GetParam());
+    for (int64_t queries : {11, 1}) {
+      SCOPED_TRACE(testing::Message() << clause << ", queries " << queries);
+      harness::Call call = f.call(shapeOf({queries}, {300}));
+      call.find("arg0")->fill([=, n = 0]() mutable { return n++ % 5 == 3 ? hidden : shown; });
+      for (int64_t key = 3; key < 300; key += 5)
+        for (int64_t c = 0; c < 8; ++c) {
+          call.find("v")->set({0, key, 0, c}, std::numeric_limits<double>::quiet_NaN());
+          if (type == "i1") // NaN and -inf are NaN
+            call.find("k")->set({0, key, 0, c}, std::numeric_limits<double>::quiet_NaN());
+        }
+      for (harness::HostArray &array : call.arrays)
+        array.seal();
+      f.verify(call);
+      EXPECT_TRUE(std::isfinite(call.find("o")->get({0, 0, 0, 0})));
+    }
+  }
+};
+
+TEST_P(HiddenByData, KeysWithNaNLeaveNoTrace) {
+  verify("i1", "mask(dense<arg0>)", 0, 1);
+  verify("i1", "mask(not (dense<arg0>))", 1, 0);
+  verify("f32", "bias(arg0)", -kInfinity, 0.5);
+}
+
+LLMOPT_ON_EACH_DEVICE(HiddenByData);
 
 } // namespace
 } // namespace llmopt::test
