@@ -39,7 +39,9 @@ def TileGpuStage : Pass<"tile-gpu-stage", "::mlir::func::FuncOp"> {
     `tile.put` and `tile.get`; one between two layouts of registers goes through shared
     memory. A tile that `tile.fold` takes is put where it is made,
     for all folds of it; `tile.reduce_columns` gets a buffer to exchange through. Copies are begun as early in
-    their block as their addresses are known.
+    their block as their addresses are known. A read by ldmatrix whose layout covers more rows
+    than the tile has (64 of 48) becomes `tile.bounded`: what is beyond is read from the last
+    16 rows, and nobody reads the products.
   }];
   let dependentDialects = ["::llmopt::tile::TileDialect", "::mlir::memref::MemRefDialect"];
 }
@@ -79,7 +81,8 @@ def TileGpuAllocate : Pass<"tile-gpu-allocate", "::mlir::func::FuncOp"> {
     its first to its last access; a loop that holds some of its accesses, but not all,
     or begins copies for a later turn, belongs to that time. The place is the attribute `tile.offset` of the allocation, the
     sum `tile.shared_bytes` of the function. A function that needs more than `budget` is
-    refused, with what takes most.
+    refused, with what takes most; so is a read by ldmatrix of rows that its tile does not
+    have, unless it is `tile.bounded`.
   }];
   let options = [Option<"budget", "budget", "int64_t", "101376", "bytes of shared memory of a block">];
 }

@@ -47,7 +47,7 @@ __device__ __forceinline__ void load_transposed(u32 (&m)[2], u32 address) {
 }
 
 // Step k of a first operand in registers: 16 rows x 16 columns for each of M row blocks.
-template <int M, int K, int N>
+template <int M, int K, int ROWS, int N>
 __device__ __forceinline__ void first_operand(u32 (&a)[M][4], const u32 (&registers)[N], int k,
                                               int) {
   static_assert(N == 4 * M * K, "a fragment has 4 registers a step");
@@ -58,24 +58,30 @@ __device__ __forceinline__ void first_operand(u32 (&a)[M][4], const u32 (&regist
       a[m][i] = registers[(m * K + k) * 4 + i];
 }
 
-// The same from shared memory, from row `row` on.
-template <int M, int K, int PITCH, int SPAN>
+// The same from shared memory, from row `row` on. Warps may cover more rows than there are: with
+// ROWS, blocks from there on are the last one once more, whose products nobody reads.
+template <int M, int K, int ROWS, int PITCH, int SPAN>
 __device__ __forceinline__ void first_operand(u32 (&a)[M][4], shared_tile<PITCH, SPAN> tile, int k,
                                               int row) {
   const int lane = threadIdx.x % 32;
 #pragma unroll
-  for (int m = 0; m < M; ++m)
-    load_matrices(a[m], tile.at(row + lane % 16, lane / 16, m * 16, k * 2));
+  for (int m = 0; m < M; ++m) {
+    if constexpr (ROWS > 0)
+      load_matrices(a[m],
+                    tile.at(minimum(row + m * 16, ROWS - 16) + lane % 16, lane / 16, 0, k * 2));
+    else
+      load_matrices(a[m], tile.at(row + lane % 16, lane / 16, m * 16, k * 2));
+  }
 }
 
 // A whole first operand into registers.
-template <int M, int K, int PITCH, int SPAN>
+template <int M, int K, int ROWS = 0, int PITCH, int SPAN>
 __device__ __forceinline__ void load_first_operand(u32 (&registers)[4 * M * K],
                                                    shared_tile<PITCH, SPAN> tile, int row) {
 #pragma unroll
   for (int k = 0; k < K; ++k) {
     u32 a[M][4];
-    first_operand<M, K>(a, tile, k, row);
+    first_operand<M, K, ROWS>(a, tile, k, row);
 #pragma unroll
     for (int m = 0; m < M; ++m)
 #pragma unroll
@@ -86,15 +92,15 @@ __device__ __forceinline__ void load_first_operand(u32 (&registers)[4 * M * K],
 
 // c += a * b^T for M blocks of 16 rows, N blocks of 8 columns, K steps of 16. Row n of b
 // holds column n of the product. `row` is the warp's first row of a, if that is in shared
-// memory.
-template <typename T, int M, int N, int K, typename First, int PITCH, int SPAN>
+// memory, and ROWS its rows if the warps cover more.
+template <typename T, int M, int N, int K, int ROWS = 0, typename First, int PITCH, int SPAN>
 __device__ __forceinline__ void product_transposed(float (&c)[M * N * 4], const First &a,
                                                    shared_tile<PITCH, SPAN> b, int row = 0) {
   const int lane = threadIdx.x % 32;
 #pragma unroll
   for (int k = 0; k < K; ++k) {
     u32 first[M][4];
-    first_operand<M, K>(first, a, k, row);
+    first_operand<M, K, ROWS>(first, a, k, row);
 #pragma unroll
     for (int n = 0; n + 1 < N; n += 2) {
       u32 second[4];
@@ -124,14 +130,14 @@ __device__ __forceinline__ int lane_for_addresses() {
 }
 
 // c += a * b: row k of b holds the factors of column k of a.
-template <typename T, int M, int N, int K, typename First, int PITCH, int SPAN>
+template <typename T, int M, int N, int K, int ROWS = 0, typename First, int PITCH, int SPAN>
 __device__ __forceinline__ void product(float (&c)[M * N * 4], const First &a,
                                         shared_tile<PITCH, SPAN> b, int row = 0) {
   const int lane = lane_for_addresses();
 #pragma unroll
   for (int k = 0; k < K; ++k) {
     u32 first[M][4];
-    first_operand<M, K>(first, a, k, row);
+    first_operand<M, K, ROWS>(first, a, k, row);
 #pragma unroll
     for (int n = 0; n + 1 < N; n += 2) {
       u32 second[4];

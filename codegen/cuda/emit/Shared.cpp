@@ -24,6 +24,11 @@ tile::SharedAttr layoutOfBuffer(Value buffer) {
   return cast<tile::SharedAttr>(cast<MemRefType>(buffer.getType()).getMemorySpace());
 }
 
+/// The template argument for a read that ends with the tile's rows.
+std::string boundOf(Operation *op, int64_t rows) {
+  return op->hasAttr(kBoundedAttr) ? ", " + std::to_string(rows) : "";
+}
+
 std::string arguments(std::initializer_list<std::string> list) {
   std::string text;
   for (const std::string &item : list)
@@ -154,8 +159,9 @@ LogicalResult Printer::print(tile::ConvertOp convert) {
   if (loadsByMatrix(convert)) {
     int64_t depth = llvm::divideCeil(type.getDimSize(1), 16);
     int64_t blocks = registersOf(to) / (4 * depth);
-    w.line("load_first_operand<" + Twine(blocks) + ", " + Twine(depth) + ">(" + variable + ", " +
-           source + ", " + warpRow(layout) + ");");
+    w.line("load_first_operand<" + Twine(blocks) + ", " + Twine(depth) +
+           boundOf(convert, type.getDimSize(0)) + ">(" + variable + ", " + source + ", " +
+           warpRow(layout) + ");");
     return success();
   }
   auto value = [&](const Expression &index) {
@@ -231,7 +237,8 @@ LogicalResult Printer::print(tile::MmaOp mma) {
     w.line(std::string("product") + (mma.getTransposeB() ? "_transposed" : "") + "<" +
            arguments({element, std::to_string(layout.registerCount() / (4 * blocks)),
                       std::to_string(blocks), std::to_string(llvm::divideCeil(depth, 16))}) +
-           ">(" + arguments({array, first, second}) + row + ");");
+           boundOf(mma, aType.getDimSize(0)) + ">(" + arguments({array, first, second}) + row +
+           ");");
     return finish();
   }
   int64_t run = mma.getTransposeB() ? 1 : 4;

@@ -195,8 +195,28 @@ LogicalResult Printer::print(tile::MapOp map) {
       w.line(to + " = " + (fromFloat ? "pack<" : "pack_bits<") + type + ">(" + low[i].text + ", " +
              high[i].text + ");");
     }
-    if (!condition.empty())
-      w.close();
+    if (condition.empty())
+      return;
+    // What is beyond the tile has a value too: products multiply it, if only by zero or for rows
+    // that nobody reads.
+    SmallVector<std::string> zeros;
+    for (auto [i, result] : llvm::enumerate(map.getResults())) {
+      if (map.getCombiner(i) != Combiner::None)
+        continue;
+      if (isPacked(result))
+        zeros.push_back(
+            variables[result] +
+            (registersOf(result) > 1 ? "[" + index.in(Precedence::Product) + " / 2]" : "") +
+            " = 0;");
+      else
+        for (int64_t k = 0; k < step; ++k)
+          zeros.push_back(element(result, k ? next : index).text + " = {};");
+    }
+    if (!zeros.empty())
+      w.otherwise();
+    for (const std::string &zero : zeros)
+      w.line(zero);
+    w.close();
   });
   if (!sound)
     return failure();

@@ -1,5 +1,6 @@
 // tile-gpu-allocate; see Passes.td.
 #include "codegen/cuda/Passes.h"
+#include "codegen/cuda/passes/Products.h"
 #include "codegen/cuda/passes/SharedAccess.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -42,7 +43,7 @@ public:
           changed |= extend(buffer, loop);
     }
     place();
-    if (failed(check()))
+    if (failed(check()) || failed(checkReads()))
       signalPassFailure();
   }
 
@@ -168,6 +169,20 @@ private:
       error.attachNote(buffer.alloca.getLoc())
           << buffer.bytes << " bytes at " << buffer.offset << " for " << buffer.alloca.getType();
     return error;
+  }
+
+  /// A read beyond its buffer is one of the next buffer, which no barrier is placed for.
+  LogicalResult checkReads() {
+    auto warps = getOperation()->getAttrOfType<IntegerAttr>(tile::kWarpsAttr);
+    WalkResult sound = getOperation().walk([&](Operation *op) {
+      auto read = cuda::matrixRead(op, warps ? warps.getInt() : 1);
+      if (!read || read->covered <= read->rows || op->hasAttr(cuda::kBoundedAttr))
+        return WalkResult::advance();
+      op->emitOpError() << "reads " << read->covered << " rows of a tile of " << read->rows
+                        << " in shared memory, and is not '" << cuda::kBoundedAttr << "'";
+      return WalkResult::interrupt();
+    });
+    return failure(sound.wasInterrupted());
   }
 
   std::vector<Buffer> buffers;

@@ -93,6 +93,17 @@ bool cuda::loadsByMatrix(tile::ConvertOp convert) {
   return layout.registers == own.registers && layout.lanes == own.lanes;
 }
 
+std::optional<cuda::MatrixRead> cuda::matrixRead(Operation *op, int64_t warps) {
+  auto of = [](Value tile, const Layout &layout) {
+    return MatrixRead{tile, typeOf(tile).getDimSize(0), layout.cover().first};
+  };
+  if (auto convert = dyn_cast<tile::ConvertOp>(op); convert && loadsByMatrix(convert))
+    return of(convert.getTile(), tile::fragmentOf(convert.getResult()).getLayout());
+  if (auto mma = dyn_cast<tile::MmaOp>(op); mma && onTensorCores(mma) && tile::sharedOf(mma.getA()))
+    return of(mma.getA(), firstOperandOf(mma, warps));
+  return std::nullopt;
+}
+
 int64_t cuda::lanesOfRow(const Layout &rows) {
   bool shared = !rows.lanes.empty() && rows.lanes[0].dim == tile::LayoutDim::Replica;
   return shared ? rows.lanes[0].extent : 1;

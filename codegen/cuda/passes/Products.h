@@ -5,6 +5,8 @@
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 
+#include <optional>
+
 namespace llmopt::cuda {
 
 /// True if mma.m16n8k16 does this product; else the plain units do, from shared memory.
@@ -12,6 +14,13 @@ bool onTensorCores(tile::MmaOp mma);
 
 /// True if ldmatrix reads this tile from shared memory: a first operand of mma.m16n8k16.
 bool loadsByMatrix(tile::ConvertOp convert);
+/// What an operation reads from shared memory by ldmatrix. Warps share the rows evenly, so that
+/// they may cover more than there are: 64 of 48.
+struct MatrixRead {
+  mlir::Value tile;
+  int64_t rows, covered;
+};
+std::optional<MatrixRead> matrixRead(mlir::Operation *op, int64_t warps);
 /// Neighbouring lanes that share a row of a copy, by the layout of its row addresses.
 int64_t lanesOfRow(const tile::Layout &rows);
 

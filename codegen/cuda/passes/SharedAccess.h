@@ -10,6 +10,10 @@ namespace llmopt::cuda {
 /// On a tile.put of a tile that no product reads: its padding is left as it is.
 inline constexpr llvm::StringLiteral kUnpaddedAttr = "tile.unpadded";
 
+/// On a read by ldmatrix whose layout covers more rows than the tile has: those beyond are read
+/// from its last step of 16 rows.
+inline constexpr llvm::StringLiteral kBoundedAttr = "tile.bounded";
+
 /// One access of one operation. `slot` null: the whole buffer.
 struct SharedAccess {
   mlir::memref::AllocaOp buffer;

@@ -1,5 +1,6 @@
 // tile-gpu-stage; see Passes.td.
 #include "codegen/cuda/Passes.h"
+#include "codegen/cuda/passes/Products.h"
 #include "codegen/cuda/passes/SharedAccess.h"
 #include "codegen/cuda/passes/Slices.h"
 
@@ -51,6 +52,7 @@ public:
       else if (auto fold = dyn_cast<tile::FoldOp>(op))
         stage(fold);
     }
+    function.walk([&](Operation *op) { bound(op); });
     function.walk([&](Block *block) { beginEarly(block); });
   }
 
@@ -147,6 +149,14 @@ private:
           memory, zero, Value(), IntegerAttr());
     }
     fold.getTileMutable().assign(parts);
+  }
+
+  /// Warps read no rows that a tile does not have: another tile may lie there.
+  void bound(Operation *op) {
+    auto warps = function->getAttrOfType<IntegerAttr>(tile::kWarpsAttr);
+    if (auto read = cuda::matrixRead(op, warps ? warps.getInt() : 1);
+        read && read->covered > read->rows)
+      op->setAttr(cuda::kBoundedAttr, UnitAttr::get(op->getContext()));
   }
 
   /// Moves copies, with their addresses, before the first wait of the block.
