@@ -40,6 +40,17 @@ refuse(["rowsum.cu", *LAUNCH, "--arch", "sm80"], "'sm80' is no CUDA architecture
 refuse(["absent.cu", *LAUNCH], "file 'absent.cu': cannot open: No such file or directory")
 refuse(["rowsum.cu", *LAUNCH], "no NVRTC: the CUDA compiler library was not found",
        LLMOPT_NVRTC="/nowhere/libnvrtc.so.13")
+
+# A launch that is no file, or no JSON object.
+refuse(["rowsum.ptx", "--launch", "."], "file '.' is not a regular file")
+refuse(["rowsum.ptx", "--launch", "absent.json"],
+       "file 'absent.json': cannot open: No such file or directory")
+for text, message in (("", "bad.json:1:1: invalid JSON: "),
+                      ('{\n "grid": [4],\n oops}', "bad.json:3:2: invalid JSON: "),
+                      ("[1]", "bad.json:1:1: the value is of type array; an object is wanted")):
+    write("bad.json", text)
+    refuse(["rowsum.ptx", "--launch", "bad.json"], message)
+
 if isinstance(json.loads(run("env", "--json").stdout)["nvrtc"], str):
     print("no NVRTC on this machine")
     sys.exit(77)

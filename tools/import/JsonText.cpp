@@ -97,7 +97,7 @@ StatusOr<JsonText> JsonText::parse(std::string_view text, std::string_view filen
     return invalidArgument("{}: invalid JSON: {}", filename, oneLine(error.what()));
   }
   if (!result.value.is_object())
-    return invalidArgument("{}:1:1: the value is of type {}; a config is an object", filename,
+    return invalidArgument("{}:1:1: the value is of type {}; an object is wanted", filename,
                            result.value.type_name());
   result.indexKeys(text);
   return result;

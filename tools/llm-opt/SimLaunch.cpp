@@ -1,12 +1,13 @@
 #include "tools/llm-opt/SimLaunch.h"
 
+#include "runtime/base/File.h"
 #include "runtime/base/Half.h"
+#include "tools/import/JsonText.h"
 #include "tools/llm-opt/SimTensorMap.h"
 
 #include <cmath>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <random>
 
@@ -19,6 +20,8 @@ using runtime::NpyType;
 using runtime::Status;
 
 namespace {
+
+constexpr uint64_t kMaxTextBytes = 64 << 20;
 
 template <typename T> void append(std::vector<uint8_t> &bytes, T value) {
   size_t at = bytes.size();
@@ -64,12 +67,14 @@ public:
       : folder(std::filesystem::path(path).parent_path()), path(path), module(module) {}
 
   Status read(SimLaunch &result) {
-    std::ifstream file(path);
-    if (!file)
-      return runtime::makeStatus(runtime::StatusCode::NotFound, "cannot read '{}'", path);
-    json text = json::parse(file, nullptr, false);
-    if (text.is_discarded() || !text.is_object())
-      return invalidArgument("'{}' is not a JSON object", path);
+    runtime::StatusOr<std::vector<uint8_t>> bytes = runtime::readFile(path, kMaxTextBytes);
+    if (!bytes)
+      return bytes.status();
+    runtime::StatusOr<importer::JsonText> document = importer::JsonText::parse(
+        {reinterpret_cast<const char *>(bytes->data()), bytes->size()}, path);
+    if (!document)
+      return document.status();
+    const json &text = document->root();
     for (const auto &[key, value] : text.items())
       if (key != "kernel" && key != "grid" && key != "block" && key != "cluster" &&
           key != "shared" && key != "params")
