@@ -51,6 +51,20 @@ for text, message in (("", "bad.json:1:1: invalid JSON: "),
     write("bad.json", text)
     refuse(["rowsum.ptx", "--launch", "bad.json"], message)
 
+# Nesting costs stack: it has a limit, in launches and in the other JSON files that are read.
+for deep in (257, 300_000):
+    write("deep.json", '{"params":\n' + "[" * (deep - 1) + "]" * (deep - 1) + "}")
+    MESSAGE = "nested too deeply; 256 levels are allowed\n"
+    refuse(["rowsum.ptx", "--launch", "deep.json"], "deep.json:2:256: invalid JSON: " + MESSAGE)
+    done = run("import", "deep.json")
+    check((done.returncode, done.stderr) ==
+          (1, "llm-opt import: deep.json:2:256: invalid JSON: " + MESSAGE), done)
+    write("deep.jsonl", '{"timestamp": ' + "[" * (deep - 1) + "]" * (deep - 1) + "}\n")
+    done = run("replay", "deep.jsonl")
+    check(done.returncode == 1 and done.stderr.endswith("deep.jsonl:1: " + MESSAGE), done)
+write("flat.json", '{"kernel": "' + "[" * 300 + '\\"' + '{"}')
+refuse(["rowsum.ptx", "--launch", "flat.json"], "'kernel' is ")
+
 if isinstance(json.loads(run("env", "--json").stdout)["nvrtc"], str):
     print("no NVRTC on this machine")
     sys.exit(77)

@@ -1,5 +1,6 @@
 #include "tools/import/JsonText.h"
 
+#include "runtime/base/JsonNesting.h"
 #include "tools/import/Text.h"
 
 using namespace llmopt::importer;
@@ -85,6 +86,11 @@ StatusOr<JsonText> JsonText::parse(std::string_view text, std::string_view filen
   if (size_t nul = text.find('\0'); nul != std::string_view::npos) {
     auto [line, column] = lineAndColumn(text, nul);
     return invalidArgument("{}:{}:{}: invalid JSON: a NUL byte", filename, line, column);
+  }
+  if (std::optional<size_t> deep = runtime::jsonNestedTooDeep(text)) {
+    auto [line, column] = lineAndColumn(text, *deep);
+    return invalidArgument("{}:{}:{}: invalid JSON: nested too deeply; {} levels are allowed",
+                           filename, line, column, runtime::kMaxJsonNesting);
   }
   try {
     result.value = nlohmann::json::parse(text);
