@@ -18,6 +18,16 @@ TEST(Load, UnknownInstructionIsLocated) {
             "Unsupported: bad.ptx:16: unsupported instruction 'frobnicate.b32 %r1, %r2'");
 }
 
+TEST(Load, ParametersHaveDifferentNames) {
+  EXPECT_EQ(loadError(".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry k(\n"
+                      ".param .u64 a,\n.param .u64 a)\n{ ret; }\n"),
+            "InvalidArgument: bad.ptx:6: 'k' has two parameters 'a'");
+  // A parameter may hide a variable of the module.
+  EXPECT_EQ(loadError(".version 8.0\n.target sm_80\n.address_size 64\n.global .b32 a;\n"
+                      ".visible .entry k(.param .u64 a)\n{ ret; }\n"),
+            "loaded");
+}
+
 // A text must not choose how much of the stack the parser takes.
 TEST(Load, NestingHasALimit) {
   auto repeat = [](std::string_view part, size_t count) {
