@@ -1,5 +1,6 @@
 // Mooncake (FAST'25) and LLMServingSim's ShareGPT: one JSON object a line, with chained
 // block ids. The two differ in the clock's unit and in where the block size stands.
+#include "runtime/base/JsonNesting.h"
 #include "runtime/trace/Formats.h"
 
 #include <nlohmann/json.hpp>
@@ -53,6 +54,8 @@ Status addBlocks(const Fields &fields, Trace &trace, TraceRequest &request) {
 }
 
 Status addRequest(const LineReader &reader, std::string_view line, Trace &trace) {
+  if (jsonNestedTooDeep(line))
+    return reader.wrong("nested too deeply; {} levels are allowed", kMaxJsonNesting);
   json object = json::parse(line, nullptr, /*allow_exceptions=*/false);
   if (!object.is_object())
     return reader.wrong("not a JSON object: '{}'; each line is one request", line.substr(0, 40));

@@ -2,6 +2,7 @@
 // between arrivals follow a Gamma or Weibull distribution a 10-minute window; prompt and
 // answer lengths are drawn independently from its distributions of the six hours around.
 // Clients without length distributions, and hours for which they are empty, yield nothing.
+#include "runtime/base/JsonNesting.h"
 #include "runtime/trace/Formats.h"
 
 #include <nlohmann/json.hpp>
@@ -79,6 +80,8 @@ StatusOr<ClientLengths> readLengths(const std::string &path) {
       break;
     text.append(line).push_back('\n');
   }
+  if (jsonNestedTooDeep(text))
+    return dataLoss("{}: nested too deeply; {} levels are allowed", path, kMaxJsonNesting);
   json root = json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (!root.is_object())
     return dataLoss("{}: not a JSON object; client -> window -> lengths is expected", path);

@@ -40,6 +40,88 @@ refuse(["rowsum.cu", *LAUNCH, "--arch", "sm80"], "'sm80' is no CUDA architecture
 refuse(["absent.cu", *LAUNCH], "file 'absent.cu': cannot open: No such file or directory")
 refuse(["rowsum.cu", *LAUNCH], "no NVRTC: the CUDA compiler library was not found",
        LLMOPT_NVRTC="/nowhere/libnvrtc.so.13")
+
+# A launch that is no file, or no JSON object.
+refuse(["rowsum.ptx", "--launch", "."], "file '.' is not a regular file")
+refuse(["rowsum.ptx", "--launch", "absent.json"],
+       "file 'absent.json': cannot open: No such file or directory")
+for text, message in (("", "bad.json:1:1: invalid JSON: "),
+                      ('{\n "grid": [4],\n oops}', "bad.json:3:2: invalid JSON: "),
+                      ("[1]", "bad.json:1:1: the value is of type array; an object is wanted")):
+    write("bad.json", text)
+    refuse(["rowsum.ptx", "--launch", "bad.json"], message)
+
+# Nesting costs stack: it has a limit, in launches and in the other JSON files that are read.
+for deep in (257, 300_000):
+    write("deep.json", '{"params":\n' + "[" * (deep - 1) + "]" * (deep - 1) + "}")
+    MESSAGE = "nested too deeply; 256 levels are allowed\n"
+    refuse(["rowsum.ptx", "--launch", "deep.json"], "deep.json:2:256: invalid JSON: " + MESSAGE)
+    done = run("import", "deep.json")
+    check((done.returncode, done.stderr) ==
+          (1, "llm-opt import: deep.json:2:256: invalid JSON: " + MESSAGE), done)
+    write("deep.jsonl", '{"timestamp": ' + "[" * (deep - 1) + "]" * (deep - 1) + "}\n")
+    done = run("replay", "deep.jsonl")
+    check(done.returncode == 1 and done.stderr.endswith("deep.jsonl:1: " + MESSAGE), done)
+write("flat.json", '{"kernel": "' + "[" * 300 + '\\"' + '{"}')
+refuse(["rowsum.ptx", "--launch", "flat.json"], "'kernel' is ")
+
+# Numbers that would become others, and entries of another kind, are named.
+with open("launch.json") as file:
+    GIVEN = json.load(file)
+
+
+def refuse_launch(message, param=None, **entries):
+    """The example's launch with other entries, or with another first parameter."""
+    launch = GIVEN | entries
+    if param is not None:
+        launch["params"] = [param, *launch["params"][1:]]
+    write("other.json", json.dumps(launch))
+    refuse(["rowsum.ptx", "--launch", "other.json"], message + "\n")
+
+
+def array(**entries):
+    return {"type": "f32", "shape": [4, 100]} | entries
+
+
+for shared in (4294967400, 99999999999, -1, 0.5, "8", None):
+    refuse_launch(f"'shared' is {json.dumps(shared)}; an integer from 0 to 4294967295 is wanted",
+                  shared=shared)
+for axis in ("grid", "block", "cluster"):
+    for counts in ([0], [1, 0], [-1], [1.5], [4294967296], ["1"], [1, 1, 1, 1], [], 4):
+        refuse_launch(f"'{axis}' is {json.dumps(counts).replace(', ', ',')}; one to three counts "
+                      "from 1 to 4294967295 are wanted", **{axis: counts})
+refuse_launch("'params' is 7; a list is wanted", params=7)
+for kind, number, range_ in (
+        ("i32", 100.7, "integers from -2147483648 to 2147483647"),
+        ("i32", 4294967396, "integers from -2147483648 to 2147483647"),
+        ("u32", -1, "integers from 0 to 4294967295"),
+        ("i8", 128, "integers from -128 to 127"), ("u8", 256, "integers from 0 to 255"),
+        ("bool", 2, "integers from 0 to 1"),
+        ("i64", 2**63, "integers from -9223372036854775808 to 9223372036854775807"),
+        ("f16", 65505, "numbers from -65504 to 65504"),
+        ("f32", 1e39, "numbers from -3.4028234663852886e+38 to 3.4028234663852886e+38")):
+    no = f"{json.dumps(number)} is no {kind}; {range_} are allowed"
+    refuse_launch("'params' entry 0: " + no, {kind: number})
+    refuse_launch("'params' entry 0: 'fill': " + no, array(type=kind, fill=number))
+refuse_launch("'params' entry 0: 'fill': 399 is no u8; integers from 0 to 255 are allowed",
+              array(type="u8", fill="index"))
+for key, value, wanted in (("name", 7, "a string"), ("output", 7, "a file's name"),
+                           ("npy", 7, "a file's name"), ("write", 1, "true or false"),
+                           ("type", 7, "a type's name"), ("shape", 4, "a list of extents")):
+    refuse_launch(f"'params' entry 0: '{key}' is {value}; {wanted} is wanted",
+                  array(**{key: value}))
+refuse_launch("'params' entry 0: 'shape' is -1; an integer from 0 to 9223372036854775807 is wanted",
+              array(shape=[-1]))
+refuse_launch("'params' entry 1: 'name' is 'sums', as of an array before", array(name="sums"))
+refuse_launch("'params' entry 0: 'box' is 4294967296; an integer from 0 to 4294967295 is wanted",
+              {"tensormap": array(box=[4294967296, 1])})
+# 1e2 is an integer, however it is written.
+write("other.json", json.dumps(GIVEN | {"shared": 8.0,
+                                        "params": [*GIVEN["params"][:3], {"i32": 1e2}]}))
+done = sim("rowsum.ptx", "--launch", "other.json")
+check(done.returncode == 0 and read_npy("sums.npy")[1][0] == 2475, done)
+os.remove("sums.npy")
+
 if isinstance(json.loads(run("env", "--json").stdout)["nvrtc"], str):
     print("no NVRTC on this machine")
     sys.exit(77)

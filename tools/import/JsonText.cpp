@@ -1,5 +1,6 @@
 #include "tools/import/JsonText.h"
 
+#include "runtime/base/JsonNesting.h"
 #include "tools/import/Text.h"
 
 using namespace llmopt::importer;
@@ -86,6 +87,11 @@ StatusOr<JsonText> JsonText::parse(std::string_view text, std::string_view filen
     auto [line, column] = lineAndColumn(text, nul);
     return invalidArgument("{}:{}:{}: invalid JSON: a NUL byte", filename, line, column);
   }
+  if (std::optional<size_t> deep = runtime::jsonNestedTooDeep(text)) {
+    auto [line, column] = lineAndColumn(text, *deep);
+    return invalidArgument("{}:{}:{}: invalid JSON: nested too deeply; {} levels are allowed",
+                           filename, line, column, runtime::kMaxJsonNesting);
+  }
   try {
     result.value = nlohmann::json::parse(text);
   } catch (const nlohmann::json::parse_error &error) {
@@ -97,7 +103,7 @@ StatusOr<JsonText> JsonText::parse(std::string_view text, std::string_view filen
     return invalidArgument("{}: invalid JSON: {}", filename, oneLine(error.what()));
   }
   if (!result.value.is_object())
-    return invalidArgument("{}:1:1: the value is of type {}; a config is an object", filename,
+    return invalidArgument("{}:1:1: the value is of type {}; an object is wanted", filename,
                            result.value.type_name());
   result.indexKeys(text);
   return result;

@@ -1,14 +1,16 @@
 #include "tools/llm-opt/SimLaunch.h"
 
-#include "runtime/base/Half.h"
+#include "runtime/base/File.h"
+#include "tools/import/JsonText.h"
+#include "tools/llm-opt/SimNumber.h"
 #include "tools/llm-opt/SimTensorMap.h"
 
-#include <cmath>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <random>
+#include <type_traits>
 
 namespace llmopt::cli {
 
@@ -20,42 +22,19 @@ using runtime::Status;
 
 namespace {
 
-template <typename T> void append(std::vector<uint8_t> &bytes, T value) {
-  size_t at = bytes.size();
-  bytes.resize(at + sizeof(T));
-  std::memcpy(&bytes[at], &value, sizeof(T));
-}
+constexpr uint64_t kMaxTextBytes = 64 << 20;
+constexpr uint64_t kMaxCount = 0xffffffff;
 
-void appendNumber(std::vector<uint8_t> &bytes, NpyType type, double value) {
-  switch (type) {
-  case NpyType::F16:
-    return append(bytes, runtime::f32ToF16(static_cast<float>(value)));
-  case NpyType::BF16:
-    return append(bytes, runtime::f32ToBf16(static_cast<float>(value)));
-  case NpyType::F32:
-    return append(bytes, static_cast<float>(value));
-  case NpyType::F64:
-    return append(bytes, value);
-  case NpyType::I8:
-    return append(bytes, static_cast<int8_t>(value));
-  case NpyType::U8:
-  case NpyType::Bool:
-    return append(bytes, static_cast<uint8_t>(value));
-  case NpyType::I32:
-    return append(bytes, static_cast<int32_t>(value));
-  case NpyType::U32:
-    return append(bytes, static_cast<uint32_t>(value));
-  case NpyType::I64:
-    return append(bytes, static_cast<int64_t>(value));
-  }
-}
-
-std::optional<NpyType> typeOf(const std::string &name) {
-  for (NpyType type : {NpyType::F16, NpyType::F32, NpyType::F64, NpyType::BF16, NpyType::I8,
-                       NpyType::I32, NpyType::I64, NpyType::U8, NpyType::U32, NpyType::Bool})
-    if (toString(type) == name)
-      return type;
-  return std::nullopt;
+/// The entry, if it is there.
+template <typename T>
+Status readOptional(const json &object, const char *key, const char *wanted, T &into) {
+  auto found = object.find(key);
+  if (found == object.end())
+    return {};
+  if (!(std::is_same_v<T, bool> ? found->is_boolean() : found->is_string()))
+    return invalidArgument("'{}' is {}; {} is wanted", key, found->dump(), wanted);
+  into = found->template get<T>();
+  return {};
 }
 
 class Reader {
@@ -64,12 +43,14 @@ public:
       : folder(std::filesystem::path(path).parent_path()), path(path), module(module) {}
 
   Status read(SimLaunch &result) {
-    std::ifstream file(path);
-    if (!file)
-      return runtime::makeStatus(runtime::StatusCode::NotFound, "cannot read '{}'", path);
-    json text = json::parse(file, nullptr, false);
-    if (text.is_discarded() || !text.is_object())
-      return invalidArgument("'{}' is not a JSON object", path);
+    runtime::StatusOr<std::vector<uint8_t>> bytes = runtime::readFile(path, kMaxTextBytes);
+    if (!bytes)
+      return bytes.status();
+    runtime::StatusOr<importer::JsonText> document = importer::JsonText::parse(
+        {reinterpret_cast<const char *>(bytes->data()), bytes->size()}, path);
+    if (!document)
+      return document.status();
+    const json &text = document->root();
     for (const auto &[key, value] : text.items())
       if (key != "kernel" && key != "grid" && key != "block" && key != "cluster" &&
           key != "shared" && key != "params")
@@ -85,10 +66,11 @@ public:
       result.launch.cluster = {1, 1, 1};
       LLMOPT_RETURN_IF_ERROR(readAxes(text, "cluster", result.launch.cluster));
     }
-    json shared = text.value("shared", json(0u));
-    if (!shared.is_number_unsigned())
-      return invalidArgument("'shared' is {}; a number of bytes is wanted", shared.dump());
-    result.launch.dynamicShared = shared.get<uint32_t>();
+    runtime::StatusOr<uint64_t> shared =
+        readCount(text.value("shared", json(0u)), "shared", 0, kMaxCount);
+    if (!shared)
+      return shared.status();
+    result.launch.dynamicShared = static_cast<uint32_t>(*shared);
     LLMOPT_RETURN_IF_ERROR(readParams(text, *kernel, result));
     result.launch.kernel = result.kernel;
     result.launch.params = result.params;
@@ -115,20 +97,23 @@ private:
     json value = text.value(key, json::array());
     bool valid = value.is_array() && !value.empty() && value.size() <= 3;
     for (size_t i = 0; valid && i < value.size(); ++i) {
-      valid = value[i].is_number_unsigned() && value[i].get<uint64_t>() <= 0xffffffff;
+      runtime::StatusOr<uint64_t> count = readCount(value[i], key, 1, kMaxCount);
+      valid = count.ok();
       if (valid)
-        axes[i] = value[i].get<uint32_t>();
+        axes[i] = static_cast<uint32_t>(*count);
     }
     return valid ? Status()
-                 : invalidArgument("'{}' is {}; one to three counts are wanted", key, value.dump());
+                 : invalidArgument("'{}' is {}; one to three counts from 1 to {} are wanted", key,
+                                   value.dump(), kMaxCount);
   }
 
   Status readParams(const json &text, const sim::KernelInfo &kernel, SimLaunch &result) {
     json params = text.value("params", json::array());
-    if (!params.is_array() || params.size() != kernel.params.size())
+    if (!params.is_array())
+      return invalidArgument("'params' is {}; a list is wanted", params.dump());
+    if (params.size() != kernel.params.size())
       return invalidArgument("'params' has {} entries; kernel '{}' has {} parameters",
-                             params.is_array() ? params.size() : 0, kernel.name,
-                             kernel.params.size());
+                             params.size(), kernel.name, kernel.params.size());
     result.params.resize(kernel.paramBytes);
     for (size_t i = 0; i < params.size(); ++i) {
       std::vector<uint8_t> bytes;
@@ -154,13 +139,8 @@ private:
       return readBytes(param["bytes"], bytes);
     if (param.size() == 1) {
       std::optional<NpyType> type = typeOf(param.begin().key());
-      if (type && param.begin()->is_number()) {
-        if (*type == NpyType::I64 && param.begin()->is_number_integer())
-          append(bytes, param.begin()->get<int64_t>());
-        else
-          appendNumber(bytes, *type, param.begin()->get<double>());
-        return {};
-      }
+      if (type && param.begin()->is_number())
+        return appendNumber(bytes, *type, *param.begin());
     }
     return invalidArgument(
         "{} is neither an array (npy, or type, shape and fill), nor a tensor "
@@ -181,13 +161,21 @@ private:
   Status readArray(const json &param, size_t index, SimLaunch &result,
                    std::vector<uint8_t> &bytes) {
     SimArray array;
-    array.name = param.value("name", fmt::format("params[{}]", index));
-    if (param.contains("output") && param["output"].is_string())
-      array.output = folder / param["output"].get<std::string>();
-    array.writable = !array.output.empty() || param.value("write", false);
-    if (param.contains("npy") && param["npy"].is_string()) {
-      runtime::StatusOr<NpyArray> loaded =
-          runtime::readNpy(folder / param["npy"].get<std::string>());
+    array.name = fmt::format("params[{}]", index);
+    LLMOPT_RETURN_IF_ERROR(readOptional(param, "name", "a string", array.name));
+    for (const SimArray &other : result.arrays)
+      if (other.name == array.name)
+        return invalidArgument("'name' is '{}', as of an array before", array.name);
+    std::string file, output;
+    LLMOPT_RETURN_IF_ERROR(readOptional(param, "output", "a file's name", output));
+    LLMOPT_RETURN_IF_ERROR(readOptional(param, "write", "true or false", array.writable));
+    LLMOPT_RETURN_IF_ERROR(readOptional(param, "npy", "a file's name", file));
+    if (!output.empty()) {
+      array.output = folder / output;
+      array.writable = true;
+    }
+    if (param.contains("npy")) {
+      runtime::StatusOr<NpyArray> loaded = runtime::readNpy(folder / file);
       if (!loaded)
         return loaded.status();
       array.array = *std::move(loaded);
@@ -195,7 +183,9 @@ private:
       LLMOPT_RETURN_IF_ERROR(fillArray(param, array.array));
     }
     result.arrays.push_back(std::move(array));
-    append(bytes, result.arrays.back().array.bytes.data());
+    const void *address = result.arrays.back().array.bytes.data();
+    bytes.resize(sizeof(address));
+    std::memcpy(bytes.data(), &address, sizeof(address));
     return {};
   }
 
@@ -212,16 +202,23 @@ private:
   }
 
   static Status fillArray(const json &param, NpyArray &array) {
-    std::optional<NpyType> type = typeOf(param.value("type", ""));
+    std::string typeName;
+    LLMOPT_RETURN_IF_ERROR(readOptional(param, "type", "a type's name", typeName));
+    std::optional<NpyType> type = typeOf(typeName);
     if (!type)
       return invalidArgument("'type' is {}; f16, bf16, f32, f64, i8, u8, i32, u32, i64 and bool "
                              "are allowed",
                              param.value("type", json()).dump());
     array.type = *type;
-    for (const json &extent : param.value("shape", json::array())) {
-      if (!extent.is_number_unsigned())
-        return invalidArgument("'shape' is {}; extents are wanted", param["shape"].dump());
-      array.shape.push_back(extent.get<int64_t>());
+    json shape = param.value("shape", json::array());
+    if (!shape.is_array())
+      return invalidArgument("'shape' is {}; a list of extents is wanted", shape.dump());
+    for (const json &value : shape) {
+      runtime::StatusOr<uint64_t> extent =
+          readCount(value, "shape", 0, std::numeric_limits<int64_t>::max());
+      if (!extent)
+        return extent.status();
+      array.shape.push_back(static_cast<int64_t>(*extent));
     }
     runtime::StatusOr<int64_t> count = runtime::elementCount(array.shape);
     if (!count)
@@ -230,13 +227,20 @@ private:
     if (!fill.is_number() && fill != "index" && fill != "normal")
       return invalidArgument("'fill' is {}; a number, \"index\" and \"normal\" are allowed",
                              fill.dump());
+    // The one value, or the greatest.
+    std::vector<uint8_t> element;
+    if (fill.is_number() || (fill == "index" && *count > 0))
+      if (Status status = appendNumber(element, *type, fill.is_number() ? fill : json(*count - 1));
+          !status.ok())
+        return status.withContext("'fill'");
     std::mt19937 random(static_cast<uint32_t>(*count));
     std::normal_distribution<double> normal;
     for (int64_t i = 0; i < *count; ++i)
-      appendNumber(array.bytes, *type,
-                   fill.is_number()  ? fill.get<double>()
-                   : fill == "index" ? static_cast<double>(i)
-                                     : normal(random));
+      if (fill.is_number())
+        array.bytes.insert(array.bytes.end(), element.begin(), element.end());
+      else
+        appendConverted(array.bytes, *type,
+                        fill == "index" ? static_cast<double>(i) : normal(random));
     return {};
   }
 

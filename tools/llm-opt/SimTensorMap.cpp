@@ -1,5 +1,8 @@
 #include "tools/llm-opt/SimTensorMap.h"
 
+#include "tools/llm-opt/SimNumber.h"
+
+#include <limits>
 #include <nlohmann/json.hpp>
 
 namespace llmopt::cli {
@@ -46,9 +49,10 @@ Status readNumbers(const json &entry, const char *key, size_t count, std::array<
     return invalidArgument("'{}' is {}; {} numbers are wanted, the innermost dimension first", key,
                            list.dump(), count);
   for (size_t i = 0; i < count; ++i) {
-    if (!list[i].is_number_unsigned())
-      return invalidArgument("'{}' is {}; numbers are wanted", key, list.dump());
-    into[i] = list[i].get<T>();
+    runtime::StatusOr<uint64_t> number = readCount(list[i], key, 0, std::numeric_limits<T>::max());
+    if (!number)
+      return number.status();
+    into[i] = static_cast<T>(*number);
   }
   return {};
 }

@@ -50,6 +50,8 @@ static int runCommand(const Command &command, int first, int argc, char **argv) 
   } catch (const std::length_error &) {
     std::fprintf(stderr, "%s: an array of this call is too long; try shorter sequences\n",
                  name.c_str());
+  } catch (const std::exception &error) {
+    std::fprintf(stderr, "%s: this should not happen: %s\n", name.c_str(), error.what());
   }
   return 1;
 }

@@ -172,7 +172,7 @@ TEST(HuggingFace, wrong_json_is_located) {
   EXPECT_EQ(failure("{\n  \"a\": 1,\n  oops\n}").find("config.json:3:3: invalid JSON: "), 0u);
   EXPECT_EQ(failure("").find("config.json:1:1: invalid JSON: "), 0u);
   EXPECT_EQ(failure(std::string_view("{\n}\0\"", 5)), "config.json:2:2: invalid JSON: a NUL byte");
-  EXPECT_EQ(failure("[1]"), "config.json:1:1: the value is of type array; a config is an object");
+  EXPECT_EQ(failure("[1]"), "config.json:1:1: the value is of type array; an object is wanted");
   EXPECT_EQ(failure("{\"a\": \"\xff\"}").find("config.json:1:"), 0u);
 }
 

@@ -157,7 +157,9 @@ runtime::Status KernelDecoder::declareParams() {
     symbol.address = offset;
     if (!function.entry)
       place(symbol, param); // a function that is decoded only to be checked
-    scopes[scope].symbols[param.name] = symbol;
+    if (!scopes[scope].symbols.emplace(param.name, symbol).second)
+      return invalidArgument("{}:{}: '{}' has two parameters '{}'", program.name, param.line,
+                             function.name, param.name);
     kernel.info.params.push_back({std::string(param.name), static_cast<uint32_t>(offset),
                                   static_cast<uint32_t>(param.bytes), param.align});
     offset += param.bytes;

@@ -8,14 +8,15 @@
 namespace llmopt::sim::ptx {
 
 runtime::Status Parser::parseBody(Function &function) {
-  uint32_t depth = 0;
   for (;;) {
-    if (takePunct('{')) {
-      ++depth;
+    if (current.is('{')) {
+      LLMOPT_RETURN_IF_ERROR(enter());
+      advance();
       function.body.emplace_back(ScopeBegin{});
     } else if (takePunct('}')) {
-      if (depth-- == 0)
+      if (nesting == 0)
         return {};
+      --nesting;
       function.body.emplace_back(ScopeEnd{});
     } else if (current.kind == Token::Kind::Dotted) {
       LLMOPT_RETURN_IF_ERROR(parseBodyDirective(function));
@@ -163,19 +164,22 @@ runtime::Status Parser::parseOperandList(std::vector<Operand> &operands, char cl
   return expectPunct(close);
 }
 
+runtime::Status Parser::parseGroup(Operand &operand, Operand::Kind kind, char close) {
+  LLMOPT_RETURN_IF_ERROR(enter());
+  advance();
+  operand.kind = kind;
+  LLMOPT_RETURN_IF_ERROR(parseOperandList(operand.parts, close));
+  --nesting;
+  return {};
+}
+
 runtime::Status Parser::parseOperand(Operand &operand) {
-  if (takePunct('{')) {
-    operand.kind = Operand::Kind::Vector;
-    return parseOperandList(operand.parts, '}');
-  }
-  if (takePunct('(')) {
-    operand.kind = Operand::Kind::List;
-    return parseOperandList(operand.parts, ')');
-  }
-  if (takePunct('[')) {
-    operand.kind = Operand::Kind::Address;
-    return parseOperandList(operand.parts, ']');
-  }
+  if (current.is('{'))
+    return parseGroup(operand, Operand::Kind::Vector, '}');
+  if (current.is('('))
+    return parseGroup(operand, Operand::Kind::List, ')');
+  if (current.is('['))
+    return parseGroup(operand, Operand::Kind::Address, ']');
   operand.negated = takePunct('!');
   if (current.kind == Token::Kind::Number || current.is('-')) {
     bool negative = takePunct('-');
@@ -198,13 +202,16 @@ runtime::Status Parser::parseOperand(Operand &operand) {
     LLMOPT_RETURN_IF_ERROR(expectInteger(offset));
     operand.offset = static_cast<int64_t>(negative ? ~offset + 1 : offset);
   }
-  if (takePunct('|')) {
+  if (current.is('|')) { // a|b|c is a|(b|c)
+    LLMOPT_RETURN_IF_ERROR(enter());
+    advance();
     Operand left = std::move(operand);
     operand = Operand{};
     operand.kind = Operand::Kind::Pair;
     operand.parts.push_back(std::move(left));
     operand.parts.emplace_back();
-    return parseOperand(operand.parts.back());
+    LLMOPT_RETURN_IF_ERROR(parseOperand(operand.parts.back()));
+    --nesting;
   }
   return {};
 }

@@ -69,12 +69,16 @@ runtime::Status Parser::parseArraySize(Variable &variable, uint64_t &elements) {
 }
 
 runtime::Status Parser::parseInitialisers(Variable &variable) {
-  if (!takePunct('{')) {
+  if (!current.is('{')) {
     variable.initial.emplace_back();
     return parseInitial(variable.type, variable.initial.back());
   }
-  if (takePunct('}'))
+  LLMOPT_RETURN_IF_ERROR(enter());
+  advance();
+  if (takePunct('}')) {
+    --nesting;
     return {};
+  }
   do {
     if (current.is('{')) // an array of arrays: the elements in order
       LLMOPT_RETURN_IF_ERROR(parseInitialisers(variable));
@@ -83,6 +87,7 @@ runtime::Status Parser::parseInitialisers(Variable &variable) {
       LLMOPT_RETURN_IF_ERROR(parseInitial(variable.type, variable.initial.back()));
     }
   } while (takePunct(','));
+  --nesting;
   return expectPunct('}');
 }
 

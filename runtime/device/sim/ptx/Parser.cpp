@@ -80,6 +80,15 @@ runtime::Status Parser::skipUntil(char c) {
   return {};
 }
 
+runtime::Status Parser::enter() {
+  // The parser recurses, and so does what reads its tree. Compilers nest to three levels.
+  constexpr uint32_t kMaxNesting = 256;
+  if (++nesting > kMaxNesting)
+    return invalidArgument("{}:{}: nested too deeply; {} levels are allowed", name, current.line,
+                           kMaxNesting);
+  return {};
+}
+
 runtime::StatusOr<Module> Parser::parseModule() {
   while (current.kind != Token::Kind::End)
     LLMOPT_RETURN_IF_ERROR(parseDirective());

@@ -23,6 +23,8 @@ private:
   Status expectName(std::string_view &name);
   Status expectInteger(uint64_t &value);
   Status skipUntil(char c);
+  /// One level deeper, before its bracket is taken; whoever leaves it counts `nesting` down.
+  Status enter();
   Status error(std::string_view expected) const;
   Status unsupported(std::string_view what) const;
 
@@ -52,12 +54,14 @@ private:
   Status parseLabelled(Function &function, std::string_view label);
   Status parseOperand(Operand &operand);
   Status parseOperandList(std::vector<Operand> &operands, char close);
+  Status parseGroup(Operand &operand, Operand::Kind kind, char close);
   Status parseNumber(Operand &operand, bool negative);
 
   std::string_view name;
   Lexer lexer;
   Token current;
   Token ahead;
+  uint32_t nesting = 0; ///< brackets and scopes that are open
   Module module;
 };
 
