@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cstdlib>
+#include <limits>
 #include <numeric>
 #include <optional>
 
@@ -38,19 +39,27 @@ StatusOr<std::shared_ptr<Device>> openSimulator(std::string_view chip) {
     return arch.status();
   sim::Options options;
   options.unprovenFaults = true; // kernels of ours must not depend on luck
-  for (auto [name, set] :
-       {std::pair<const char *, void (*)(sim::Options &, uint64_t)>{
-            "LLMOPT_SIM_STRICT", [](sim::Options &o, uint64_t n) { o.strict = n; }},
-        {"LLMOPT_SIM_ORDERS", [](sim::Options &o, uint64_t n) { o.orders = uint32_t(n); }},
-        {"LLMOPT_SIM_SEED", [](sim::Options &o, uint64_t n) { o.seed = n; }}}) {
+  struct Variable {
+    const char *name;
+    uint64_t least, most;
+    void (*set)(sim::Options &, uint64_t);
+  };
+  constexpr Variable kVariables[] = {
+      {"LLMOPT_SIM_STRICT", 0, 1, [](sim::Options &o, uint64_t n) { o.strict = n; }},
+      {"LLMOPT_SIM_ORDERS", 1, std::numeric_limits<uint32_t>::max(),
+       [](sim::Options &o, uint64_t n) { o.orders = uint32_t(n); }},
+      {"LLMOPT_SIM_SEED", 0, std::numeric_limits<uint64_t>::max(),
+       [](sim::Options &o, uint64_t n) { o.seed = n; }}};
+  for (const auto &[name, least, most, set] : kVariables) {
     const char *text = std::getenv(name);
     if (!text)
       continue;
     uint64_t number = 0;
     const char *stop = text + std::string_view(text).size();
     if (auto [end, error] = std::from_chars(text, stop, number);
-        error != std::errc() || end != stop)
-      return invalidArgument("{} is '{}'; a number is allowed", name, text);
+        error != std::errc() || end != stop || number < least || number > most)
+      return invalidArgument("{} is '{}'; a number from {} to {} is allowed", name, text, least,
+                             most);
     set(options, number);
   }
   return std::shared_ptr<Device>(SimDevice::create(*arch, options));

@@ -57,6 +57,17 @@ for command, rest in (("verify", ["f.mlir"]), ("run", ["f.mlir"]), ("fuzz", []),
     refuse([command, *rest, "--device", "cuda"], f"llm-opt {command}: {ABSENT}")
     refuse([command, *rest, "--device", "sim:tpu"], f"llm-opt {command}: {NO_ARCH}")
 
+for name, value, allowed in (("STRICT", "2", "0 to 1"), ("ORDERS", "0", "1 to 4294967295"),
+                             ("ORDERS", "4294967297", "1 to 4294967295"),
+                             ("SEED", "-1", "0 to 18446744073709551615")):
+    os.environ["LLMOPT_SIM_" + name] = value
+    refuse(["verify", "f.mlir", "--device", "sim"],
+           f"llm-opt verify: LLMOPT_SIM_{name} is '{value}'; a number from {allowed} is allowed")
+    del os.environ["LLMOPT_SIM_" + name]
+for command in (["verify", "f.mlir"], ["bench", "f.mlir"], ["fuzz"], ["replay", "absent"]):
+    result = run(*command, "--seed", "-1")
+    check(result.returncode == 1 and "--seed" in result.stderr and not result.stdout, result)
+
 MISSING = "llm-opt: cannot open input file 'absent.mlir': No such file or directory"
 for command in ("verify", "compile", "explain", "run"):
     refuse([command, "absent.mlir", *(["--json"] if command == "run" else [])], MISSING)

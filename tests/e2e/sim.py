@@ -122,6 +122,16 @@ done = sim("rowsum.ptx", "--launch", "other.json")
 check(done.returncode == 0 and read_npy("sums.npy")[1][0] == 2475, done)
 os.remove("sums.npy")
 
+HEAD = ".version 8.0\n.target sm_80\n.address_size 64\n"
+for text in (HEAD, HEAD + ".visible .entry k();\n", HEAD + ".visible .func f()\n{\n\tret;\n}\n"):
+    write("none.ptx", text)
+    refuse(["none.ptx", *LAUNCH], "'none.ptx' has no kernel; one is an .entry with a body")
+for option, value in (("--budget", "-1"), ("--budget", "0"), ("--orders", "0"),
+                      ("--seed", "-1"), ("--threads", "-1")):
+    done = sim("rowsum.ptx", *LAUNCH, option, value)
+    check(done.returncode == 1 and done.stdout == "" and option in done.stderr and
+          done.stderr.count("\n") == 1, done)
+
 if isinstance(json.loads(run("env", "--json").stdout)["nvrtc"], str):
     print("no NVRTC on this machine")
     sys.exit(77)
@@ -167,4 +177,10 @@ check(list(read_npy("sums.npy")[1]) == [6 * value for value in WANT[1]], read_np
 refuse(["two.cu", *LAUNCH, "-DFACTOR=3"], "two.cu includes 'scale.h', which NVRTC does not find; ")
 refuse(["two.cu", *LAUNCH, "-I", "headers"],
        'two.cu does not compile for compute_80: two.cu(11): error: identifier "FACTOR" is undefined')
+for text in ("", "template <typename T> __global__ void unused(T) {}\n"):
+    write("none.cu", text)
+    refuse(["none.cu", *LAUNCH], "'none.cu' has no kernel; one is a __global__ function; ")
+done = sim("rowsum.cu", *LAUNCH, "--arch", "sm_999")
+check(done.returncode == 1 and done.stderr.startswith("llm-opt sim: NVRTC ") and
+      " knows no sm_999; it knows 75, 80, " in done.stderr, done)
 sys.exit(0)

@@ -202,7 +202,7 @@ int benchCommand(int argc, char **argv) {
       ->allow_extra_args(false);
   app.add_option("--repeats", options.repeats, "runs that are timed; the median counts (20)")
       ->check(positive());
-  app.add_option("--seed", options.seed, "of the random data");
+  app.add_option("--seed", options.seed, "of the random data")->check(CLI::NonNegativeNumber);
   app.add_flag("--graph", options.graph, "replay a captured graph");
   app.add_flag("--check", options.check, "hold the result against the oracle as well");
   app.add_flag("--json", options.json, "one JSON object a shape");

@@ -87,7 +87,8 @@ int cacheCommand(int argc, char **argv) {
   CLI::App *ls = app.add_subcommand("ls", "list the entries, the one used longest ago first");
   CLI::App *gc = app.add_subcommand("gc", "remove entries until the rest fits the limit, and what "
                                           "killed processes left");
-  gc->add_option("--limit", options.limit, "bytes to keep (LLMOPT_CACHE_LIMIT, or 1 GiB)");
+  gc->add_option("--limit", options.limit, "bytes to keep (LLMOPT_CACHE_LIMIT, or 1 GiB)")
+      ->check(CLI::NonNegativeNumber);
   CLI::App *out = app.add_subcommand("export", "write entries as .bundle files into a folder");
   out->add_option("DIR", options.path, "folder to write to")->required();
   out->add_option("--key", options.keys, "only these keys");

@@ -58,7 +58,8 @@ int fuzzCommand(int argc, char **argv) {
   int64_t first = 0, count = 100, shapes = 2, print = -1;
   std::string device = "auto";
   bool json = false, keepGoing = false;
-  app.add_option("--seed", seed, "of all specs; spec n has a seed made of this one and n");
+  app.add_option("--seed", seed, "of all specs; spec n has a seed made of this one and n")
+      ->check(CLI::NonNegativeNumber);
   app.add_option("--first", first, "number of the first spec, to run a part of a seed's specs")
       ->check(CLI::NonNegativeNumber);
   app.add_option("--count", count, "specs")->check(positive());

@@ -128,7 +128,8 @@ void addOptions(CLI::App &app, Options &options) {
   app.add_option("--limit", options.reading.limit, "the first N requests (all; 5000 of ServeGen)")
       ->check(positive());
   app.add_option("--partner", options.reading.partner, "the other file of a ServeGen pair");
-  app.add_option("--seed", options.reading.seed, "of everything that is sampled (0)");
+  app.add_option("--seed", options.reading.seed, "of everything that is sampled (0)")
+      ->check(CLI::NonNegativeNumber);
   app.add_option("--spec", options.drafts, "drafts after each token (0)");
   app.add_option("--acceptance", replay.acceptance, "probability that a draft is right (0)");
   app.add_option("--steps-in-flight", scheduler.stepsInFlight, "D (1)")->check(positive());

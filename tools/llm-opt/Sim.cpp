@@ -109,6 +109,11 @@ runtime::Status run(const Settings &settings, sim::Fault &fault, sim::Counters &
       sim::loadPtx(text->ptx, text->name);
   if (!module)
     return module.status();
+  if ((*module)->kernels().empty())
+    return runtime::invalidArgument("'{}' has no kernel; {}", settings.source.path,
+                                    settings.source.isCuda()
+                                        ? "one is a __global__ function; templates must be used"
+                                        : "one is an .entry with a body");
   SimLaunch launch;
   LLMOPT_RETURN_IF_ERROR(readSimLaunch(settings.launch, **module, launch));
   LLMOPT_RETURN_IF_ERROR(
@@ -147,8 +152,8 @@ int simCommand(int argc, char **argv) {
                  "write the PTX here, in which faults and --json count lines");
   app.add_flag("--json", settings.json, "print JSON");
   app.add_option("--threads", settings.options.threads, "host threads; 0: all");
-  app.add_option("--seed", settings.options.seed,
-                 "other than 0: another order of blocks and warps");
+  app.add_option("--seed", settings.options.seed, "other than 0: another order of blocks and warps")
+      ->check(CLI::NonNegativeNumber);
   app.add_option("--orders", settings.options.orders,
                  "run in that many orders; results that differ are a fault (1)")
       ->check(positive());
@@ -159,7 +164,8 @@ int simCommand(int argc, char **argv) {
                "warning");
   app.add_flag("--profile", settings.profile, "print what each source line and array saw");
   app.add_option("--budget", settings.options.stepBudget,
-                 "warp instructions of a block before it counts as hanging");
+                 "warp instructions of a block before it counts as hanging")
+      ->check(positive());
   if (std::optional<int> code = parseOptions(app, argc, argv))
     return *code;
 

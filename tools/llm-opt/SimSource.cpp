@@ -4,6 +4,8 @@
 #include "codegen/cuda/nvrtc/Nvrtc.h"
 #include "runtime/base/File.h"
 
+#include <fmt/ranges.h>
+
 namespace llmopt::cli {
 namespace {
 
@@ -20,6 +22,10 @@ StatusOr<SimText> compile(const SimSource &source, std::string text) {
   StatusOr<std::shared_ptr<const cuda::Nvrtc>> nvrtc = cuda::Nvrtc::load();
   if (!nvrtc)
     return nvrtc.status();
+  // A kernel for another architecture would be another kernel.
+  if (arch->number() > (*nvrtc)->archs().back())
+    return runtime::invalidArgument("NVRTC {} knows no {}; it knows {}", (*nvrtc)->version(),
+                                    source.arch, fmt::join((*nvrtc)->archs(), ", "));
   cuda::KernelSource kernel{
       .text = std::move(text), .name = source.path, .arch = arch->name(), .lineInfo = true};
   for (const std::string &define : source.defines)
