@@ -1,11 +1,9 @@
 """Every example spec on the simulator, as compiled for each architecture: `verify --cases hard` once
 for each PTX that differs in more than the names of architecture and version.
 
-    archs.py LLM-OPT [--compare] [--short] [--jobs N] [--spec NAME]... [--arch sm_80]...
+    archs.py LLM-OPT [--compare] [--jobs N] [--spec NAME]... [--arch sm_80]...
 
-`--compare` only prints which architectures share their PTX. `--short` verifies what fits into CI
-beside all specs on sm_80: few shapes, and the specs of SHORT for each architecture whose PTX differs
-from that of the first.
+`--compare` only prints which architectures share their PTX.
 Without NVRTC the exit code is 77.
 """
 import argparse
@@ -19,13 +17,10 @@ import time
 
 ARCHS = ("sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120")
 SPECS = pathlib.Path(__file__).resolve().parents[2] / "examples" / "specs"
-# Decode from pages, a window, a prompt with a mask of its own, a merge.
-SHORT = ("llama-decode-paged", "mistral-window", "encoder-dense", "merge-partials")
 
 parser = argparse.ArgumentParser()
 parser.add_argument("llm_opt")
 parser.add_argument("--compare", action="store_true")
-parser.add_argument("--short", action="store_true")
 parser.add_argument("--jobs", type=int, default=1)
 parser.add_argument("--spec", action="append", default=[])
 parser.add_argument("--arch", action="append", choices=ARCHS, default=[])
@@ -59,8 +54,7 @@ def groups_of(spec):
 def verify(spec, arch):
     """One line of what came of it; raises where a case failed."""
     begin = time.monotonic()
-    few = ["--count", "1"] if options.short else ["--cases", "hard"]
-    done = llm_opt("verify", SPECS / f"{spec}.mlir", "--device", f"sim:{arch}", *few)
+    done = llm_opt("verify", SPECS / f"{spec}.mlir", "--device", f"sim:{arch}", "--cases", "hard")
     if done.returncode:
         raise RuntimeError(f"{spec} for {arch}:\n{done.stdout}{done.stderr}")
     return f"{spec} {arch}: {done.stdout.splitlines()[-1]} ({time.monotonic() - begin:.0f} s)"
@@ -70,15 +64,12 @@ if not isinstance(json.loads(llm_opt("env", "--json").stdout)["nvrtc"], dict):
     print("no NVRTC")
     sys.exit(77)
 specs = options.spec or sorted(path.stem for path in SPECS.glob("*.mlir"))
-if options.short:
-    specs = SHORT
 groups = {spec: groups_of(spec) for spec in specs}
 for spec, own in groups.items():
     print(f"{spec}: " + " | ".join(" ".join(group) for group in own), flush=True)
 if options.compare:
     sys.exit(0)
-# In the short run sm_80 is left to the tests that run there anyway.
-work = [(spec, group[0]) for spec, own in groups.items() for group in own[options.short:]]
+work = [(spec, group[0]) for spec, own in groups.items() for group in own]
 with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
     tasks = [pool.submit(verify, *one) for one in work]
     failed = 0
