@@ -134,9 +134,15 @@ func.func @f(%q: tensor<?x?x12x8xf32>, %k: tensor<?x?x1x8xf32>, %v: tensor<?x?x1
 }})",
                            type, clause),
                GetParam());
-    for (int64_t queries : {11, 1}) {
+    for (auto [queries, strides] : {std::pair(11, harness::StrideStyle::Packed),
+                                    {1, harness::StrideStyle::Packed},
+                                    {5, harness::StrideStyle::Inner2}}) {
       SCOPED_TRACE(testing::Message() << clause << ", queries " << queries);
-      harness::Call call = f.call(shapeOf({queries}, {300}));
+      harness::Shape shape = shapeOf({queries}, {300});
+      shape.strides = strides;
+      harness::Call call = f.call(shape);
+      // A28: a mask that is every second byte of another.
+      EXPECT_EQ(call.find("arg0")->strides[3], strides == harness::StrideStyle::Inner2 ? 2 : 1);
       call.find("arg0")->fill([=, n = 0]() mutable { return n++ % 5 == 3 ? hidden : shown; });
       for (int64_t key = 3; key < 300; key += 5)
         for (int64_t c = 0; c < 8; ++c) {
