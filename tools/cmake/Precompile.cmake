@@ -1,4 +1,4 @@
-# Headers of other projects are parsed once instead of in each file: MLIR's are nine tenths of
+# Headers of other projects are parsed once instead of in each file: MLIR's are most of
 # the time of a file that uses them. Only headers of others are in here, so that each file of
 # ours still says what it uses of ours; a build with LLMOPT_PCH=OFF proves the same of theirs.
 #
