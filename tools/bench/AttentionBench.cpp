@@ -42,9 +42,10 @@ std::string denseSpec(int64_t heads, int64_t d, const std::string &type, const s
 }
 
 std::string pagedSpec(int64_t heads, int64_t kvHeads, int64_t d, const std::string &type,
-                      int64_t page, const std::string &mask) {
+                      int64_t page, const std::string &mask, const std::string &layout = "") {
   std::string t = tensor("?", heads, d, type);
-  std::string cache = fmt::format("!attn.kv_cache<{}x{}x{}, page = {}>", kvHeads, d, type, page);
+  std::string cache =
+      fmt::format("!attn.kv_cache<{}x{}x{}, page = {}{}>", kvHeads, d, type, page, layout);
   return fmt::format("func.func @bench(%q: {0}, %kv: {1}, %seq: !attn.sequences) -> {0} {{\n"
                      "  %o = attn.attention %q, %kv, %seq {2} : {0}, {1}, !attn.sequences -> {0}\n"
                      "  return %o : {0}\n}}\n",
@@ -71,11 +72,12 @@ std::vector<Case> prefillCases() {
 std::vector<Case> decodeCases() {
   std::vector<Case> cases;
   auto add = [&](const std::string &name, int64_t heads, int64_t kvHeads, int64_t page,
-                 std::vector<int64_t> keys, double mark) {
+                 std::vector<int64_t> keys, double mark, bool headMajor = false) {
     std::vector<int64_t> queries(keys.size(), 1);
-    cases.push_back({"decode bf16 d128 " + name,
-                     pagedSpec(heads, kvHeads, 128, "bf16", page, "mask(causal)"), queries,
-                     std::move(keys), Case::Limit::Read, mark});
+    cases.push_back({"decode bf16 d128 " + name + (headMajor ? " head-major" : ""),
+                     pagedSpec(heads, kvHeads, 128, "bf16", page, "mask(causal)",
+                               headMajor ? ", head_major" : ""),
+                     queries, std::move(keys), Case::Limit::Read, mark});
   };
   std::vector<int64_t> even(16, 4096), skewed(16, 128);
   skewed[0] = 65536;
@@ -84,6 +86,10 @@ std::vector<Case> decodeCases() {
   add("GQA8 16x4096", 32, 4, 16, even, 0.60);
   add("GQA4 65536+15x128", 16, 4, 16, skewed, 0.55);
   add("GQA4 65536+15x128 page 1", 16, 4, 1, skewed, 0.55);
+  add("MHA 16x4096", 4, 4, 16, even, 0.60, true);
+  add("GQA4 16x4096", 16, 4, 16, even, 0.60, true);
+  add("GQA8 16x4096", 32, 4, 16, even, 0.60, true);
+  add("GQA4 65536+15x128", 16, 4, 16, skewed, 0.55, true);
   return cases;
 }
 
@@ -211,7 +217,10 @@ int run(int argc, char **argv) {
   fmt::print("{} threads, {}: FMA {:.0f} GFLOP/s, ", roof.threads, roof.isa, roof.fmaFlops / 1e9);
   if (roof.bf16DotFlops > 0)
     fmt::print("bf16 dot {:.0f} GFLOP/s, ", roof.bf16DotFlops / 1e9);
-  fmt::print("read {:.1f} GB/s\n", roof.readBytes / 1e9);
+  fmt::print("read {:.1f} GB/s", roof.readBytes / 1e9);
+  if (roof.handOverSeconds > 0)
+    fmt::print(", a line from thread to thread {:.0f} ns", roof.handOverSeconds * 1e9);
+  fmt::print("\n");
   std::vector<Case> cases = prefillCases(), decode = decodeCases();
   cases.insert(cases.end(), decode.begin(), decode.end());
   for (const Case &one : cases)

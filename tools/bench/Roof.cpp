@@ -2,14 +2,15 @@
 #include "tools/bench/Roof.h"
 
 #include "runtime/base/AlignedBuffer.h"
+#include "runtime/device/cpu/ThreadPool.h"
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstdint>
-#include <cstring>
 #include <functional>
+#include <memory>
 #include <span>
-#include <thread>
 #include <vector>
 
 #if defined(__x86_64__)
@@ -25,17 +26,14 @@ double secondsSince(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-/// Runs `work(thread)` on all threads `repeats` times; the shortest wall time.
+/// Runs `work(thread)` on all threads `repeats` times; the shortest wall time. The threads stay, as
+/// a kernel's do: a fresh one may wait milliseconds for a core of its own, as long as the work.
 double bestTime(unsigned threads, unsigned repeats, const std::function<void(unsigned)> &work) {
+  static runtime::ThreadPool pool(threads);
   double best = 1e30;
   for (unsigned r = 0; r < repeats; ++r) {
     auto start = Clock::now();
-    std::vector<std::thread> others;
-    for (unsigned t = 1; t < threads; ++t)
-      others.emplace_back(work, t);
-    work(0);
-    for (std::thread &other : others)
-      other.join();
+    pool.parallelFor(threads, [&](uint32_t worker, uint32_t) { work(worker); });
     best = std::min(best, secondsSince(start));
   }
   return best;
@@ -135,6 +133,21 @@ void measureFma(Roof &roof) {
 #endif
 }
 
+/// Half the time in which two threads hand a line to each other and back.
+void measureHandOver(Roof &roof) {
+  constexpr int rounds = 5000;
+  if (roof.threads < 2)
+    return;
+  double seconds = bestTime(2, 3, [turn = std::make_shared<std::atomic<int>>(0)](unsigned t) {
+    for (int i = 0; i < rounds; ++i) {
+      while ((turn->load(std::memory_order_acquire) & 1) != int(t)) {
+      }
+      turn->fetch_add(1, std::memory_order_release);
+    }
+  });
+  roof.handOverSeconds = seconds / (2 * rounds);
+}
+
 void measureRead(Roof &roof) {
   typedef uint64_t Vec __attribute__((vector_size(64)));
   constexpr size_t bytes = size_t(192) << 20; // a thread's share, beyond any L3 share
@@ -164,6 +177,7 @@ Roof measureRoof(unsigned threads) {
   Roof roof;
   roof.threads = std::max(1u, threads);
   measureFma(roof);
+  measureHandOver(roof);
   measureRead(roof);
   return roof;
 }

@@ -11,7 +11,11 @@ struct Roof {
   double fmaFlops = 0;     ///< f32 fused multiply-add, flop/s (2 each)
   double bf16DotFlops = 0; ///< AVX512-BF16 dot product, flop/s (4 a lane)
   double readBytes = 0;    ///< sequential reads of memory far larger than the caches, byte/s
-  std::string isa;         ///< "avx512", "avx2" or "baseline"
+  /// A line's way from one thread to another. Cores with a last-level cache in common take some 30
+  /// ns, others 100 and more; a virtual machine's may move from the one to the other, and cores
+  /// that share a cache may also share its way to memory.
+  double handOverSeconds = 0;
+  std::string isa; ///< "avx512", "avx2" or "baseline"
 };
 
 /// Takes about 0.3 s.
