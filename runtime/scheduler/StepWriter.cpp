@@ -92,7 +92,7 @@ void StepWriter::addTokens(std::span<const kv::Token> ids) {
   const kv::Token *id = ids.data();
   for (size_t i = 0; i < ids.size(); ++i) {
     uint64_t token = id[i] | uint64_t{depth + uint32_t(i)} << 32;
-    std::memcpy(&out[i], &token, sizeof(token));
+    std::memcpy(static_cast<void *>(&out[i]), &token, sizeof(token));
   }
 }
 

@@ -1,5 +1,6 @@
 // Counts heap allocations of this program while `counting` is set. Replaces the global operators,
-// so exactly one file of a program includes it.
+// so exactly one file of a program includes it. Never inlined: g++ would see free() on what came
+// from new.
 #pragma once
 
 #include <cstdint>
@@ -13,11 +14,11 @@ inline uint64_t allocations = 0;
 
 } // namespace llmopt::bench
 
-void *operator new(size_t bytes) {
+[[gnu::noinline]] void *operator new(size_t bytes) {
   llmopt::bench::allocations += llmopt::bench::counting;
   if (void *memory = std::malloc(bytes ? bytes : 1))
     return memory;
   throw std::bad_alloc();
 }
-void operator delete(void *memory) noexcept { std::free(memory); }
-void operator delete(void *memory, size_t) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete(void *memory) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete(void *memory, size_t) noexcept { std::free(memory); }
