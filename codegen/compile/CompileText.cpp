@@ -1,6 +1,7 @@
 #include "codegen/compile/CompileText.h"
 
 #include "codegen/compile/Compile.h"
+#include "codegen/compile/Nesting.h"
 #include "codegen/compile/llmopt_compiler.h"
 #include "runtime/bundle/BundleIO.h"
 
@@ -30,6 +31,17 @@ void *copyOf(const void *bytes, size_t size) {
 
 StatusOr<std::vector<bundle::Program>> llmopt::compileText(std::string_view text,
                                                            std::string_view target) {
+  llvm::Expected<CompileOptions> options = optionsFor(llvm::StringRef(target));
+  if (!options)
+    return failed(llvm::toString(options.takeError()));
+  return compileText(text, *options);
+}
+
+StatusOr<std::vector<bundle::Program>> llmopt::compileText(std::string_view text,
+                                                           const CompileOptions &options) {
+  if (auto place = irNestedTooDeep(text))
+    return failed(fmt::format("line {}, column {}: nested too deeply; {} levels are allowed",
+                              place->first, place->second, kMaxIrNesting));
   mlir::DialectRegistry registry;
   registerDialects(registry);
   mlir::MLIRContext context(registry, mlir::MLIRContext::Threading::DISABLED);
@@ -49,10 +61,7 @@ StatusOr<std::vector<bundle::Program>> llmopt::compileText(std::string_view text
   std::vector<mlir::func::FuncOp> specs = specsOf(*module);
   if (specs.empty())
     return failed("the text has no function with an attn op; write a spec");
-  llvm::Expected<CompileOptions> options = optionsFor(llvm::StringRef(target));
-  if (!options)
-    return failed(llvm::toString(options.takeError()));
-  llvm::Expected<std::vector<bundle::Program>> programs = compileSpecs(specs, *options);
+  llvm::Expected<std::vector<bundle::Program>> programs = compileSpecs(specs, options);
   if (!programs) {
     std::string reason = llvm::toString(programs.takeError());
     return failed(first.empty() ? reason : first);

@@ -37,6 +37,7 @@ StatusOr<std::shared_ptr<Device>> openSimulator(std::string_view chip) {
   StatusOr<CudaArch> arch = CudaArch::parse(chip);
   if (!arch)
     return arch.status();
+  LLMOPT_RETURN_IF_ERROR(arch->known());
   sim::Options options;
   options.unprovenFaults = true; // kernels of ours must not depend on luck
   struct Variable {

@@ -1,8 +1,17 @@
 #include "runtime/target/CudaArch.h"
 
+#include <algorithm>
 #include <charconv>
 
 namespace llmopt::runtime {
+namespace {
+
+/// NVIDIA's table of PTX targets, PTX ISA 9.0.
+constexpr uint32_t kNumbers[] = {50, 52, 53, 60, 61,  62,  70,  72,  75,  80, 86,
+                                 87, 88, 89, 90, 100, 101, 103, 110, 120, 121};
+constexpr uint32_t kFirstOwn = 90, kFirstFamily = 100; ///< with a variant 'a', 'f'
+
+} // namespace
 
 StatusOr<CudaArch> CudaArch::parse(std::string_view name) {
   auto refuse = [&] {
@@ -33,6 +42,18 @@ StatusOr<CudaArch> CudaArch::parse(std::string_view name) {
   arch.major = number / 10;
   arch.minor = number % 10;
   return arch;
+}
+
+Status CudaArch::known() const {
+  bool hasVariant = !variant || number() >= (variant == 'a' ? kFirstOwn : kFirstFamily);
+  if (hasVariant && std::ranges::find(kNumbers, number()) != std::end(kNumbers))
+    return {};
+  std::string all;
+  for (uint32_t each : kNumbers)
+    all += (all.empty() ? "sm_" : ", ") + std::to_string(each);
+  return invalidArgument("there is no architecture '{}'; {} are known, from sm_{} on also with an "
+                         "'a' and from sm_{} on with an 'f'",
+                         name(), all, kFirstOwn, kFirstFamily);
 }
 
 std::string CudaArch::name() const {

@@ -25,6 +25,10 @@ struct CudaArch {
   /// "sm_90a", "compute_90a".
   std::string name() const;
 
+  /// Nothing for an architecture of NVIDIA's table (PTX ISA 9.0, from sm_50 on), with an 'a' or
+  /// 'f' where it has such a variant; else InvalidArgument with what there is.
+  Status known() const;
+
   /// Whether machine code for this runs on a chip.
   bool cubinRunsOn(const CudaArch &chip) const;
   /// Whether a driver can compile PTX for this to run on a chip.

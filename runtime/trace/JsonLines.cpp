@@ -1,6 +1,6 @@
 // Mooncake (FAST'25) and LLMServingSim's ShareGPT: one JSON object a line, with chained
 // block ids. The two differ in the clock's unit and in where the block size stands.
-#include "runtime/base/JsonNesting.h"
+#include "runtime/base/Json.h"
 #include "runtime/trace/Formats.h"
 
 #include <nlohmann/json.hpp>
@@ -26,8 +26,8 @@ struct Fields {
                     ? found->get<uint64_t>() <= uint64_t(std::numeric_limits<int64_t>::max())
                     : found->is_number_integer();
     if (!fits || found->get<int64_t>() < least || found->get<int64_t>() > most)
-      return reader.wrong("{} is {}; an integer from {} to {} is allowed", key,
-                          found->dump().substr(0, 40), least, most);
+      return reader.wrong("{} is {}; an integer from {} to {} is allowed", key, shortJson(*found),
+                          least, most);
     return found->get<int64_t>();
   }
 };
@@ -46,19 +46,24 @@ Status addBlocks(const Fields &fields, Trace &trace, TraceRequest &request) {
   request.blockCount = uint32_t(expected);
   for (const json &id : *ids) {
     if (!id.is_number_unsigned())
-      return fields.reader.wrong("hash_ids has {}; ids are integers of 0 or more",
-                                 id.dump().substr(0, 40));
+      return fields.reader.wrong("hash_ids has {}; ids are integers of 0 or more", shortJson(id));
     trace.blocks.push_back(id.get<uint64_t>());
   }
   return {};
 }
 
-Status addRequest(const LineReader &reader, std::string_view line, Trace &trace) {
-  if (jsonNestedTooDeep(line))
-    return reader.wrong("nested too deeply; {} levels are allowed", kMaxJsonNesting);
-  json object = json::parse(line, nullptr, /*allow_exceptions=*/false);
+Status parseObject(const LineReader &reader, std::string_view line, json &object) {
+  if (auto problem = parseJson(line, object))
+    return reader.wrong("column {}: invalid JSON: {}; each line is one request", problem->column,
+                        problem->what);
   if (!object.is_object())
     return reader.wrong("not a JSON object: '{}'; each line is one request", line.substr(0, 40));
+  return {};
+}
+
+Status addRequest(const LineReader &reader, std::string_view line, Trace &trace) {
+  json object;
+  LLMOPT_RETURN_IF_ERROR(parseObject(reader, line, object));
   Fields fields{object, reader};
   bool mooncake = trace.format == TraceFormat::Mooncake;
   constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
@@ -96,11 +101,12 @@ Status addRequest(const LineReader &reader, std::string_view line, Trace &trace)
 } // namespace
 
 StatusOr<Trace> trace::readJsonLines(LineReader &reader, std::string_view first, uint64_t limit) {
-  json object = json::parse(first, nullptr, /*allow_exceptions=*/false);
+  json object;
+  LLMOPT_RETURN_IF_ERROR(parseObject(reader, first, object));
   Trace trace;
-  if (object.is_object() && object.contains("arrival_time_ns"))
+  if (object.contains("arrival_time_ns"))
     trace.format = TraceFormat::ShareGpt;
-  else if (!object.is_object() || !object.contains("timestamp"))
+  else if (!object.contains("timestamp"))
     return reader.wrong("no JSON object with 'timestamp' (Mooncake) or 'arrival_time_ns' "
                         "(ShareGPT): '{}'",
                         first.substr(0, 40));

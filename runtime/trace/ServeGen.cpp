@@ -2,7 +2,7 @@
 // between arrivals follow a Gamma or Weibull distribution a 10-minute window; prompt and
 // answer lengths are drawn independently from its distributions of the six hours around.
 // Clients without length distributions, and hours for which they are empty, yield nothing.
-#include "runtime/base/JsonNesting.h"
+#include "runtime/base/Json.h"
 #include "runtime/trace/Formats.h"
 
 #include <nlohmann/json.hpp>
@@ -17,6 +17,8 @@ using nlohmann::json;
 namespace {
 
 constexpr double kWindowSeconds = 600;
+/// Of the lengths' text, after gzip. The published ones have a few MB.
+constexpr size_t kMaxLengthsBytes = size_t{256} << 20;
 
 /// Lengths with their cumulative probability.
 struct Lengths {
@@ -55,7 +57,7 @@ Status parseLengths(const LineReader &reader, const std::string &where, const js
         !(probability.get<double>() >= 0))
       return reader.wrong("{} has '{}': {}; lengths are integers of 0 or more, probabilities "
                           "numbers of 0 or more",
-                          where, key.substr(0, 40), probability.dump().substr(0, 40));
+                          where, key.substr(0, 40), shortJson(probability));
     entries.emplace_back(length, probability.get<double>());
   }
   std::sort(entries.begin(), entries.end());
@@ -79,10 +81,14 @@ StatusOr<ClientLengths> readLengths(const std::string &path) {
     if (!*more)
       break;
     text.append(line).push_back('\n');
+    if (text.size() > kMaxLengthsBytes)
+      return reader->wrong("the lengths have more than {} bytes; leave clients out",
+                           kMaxLengthsBytes);
   }
-  if (jsonNestedTooDeep(text))
-    return dataLoss("{}: nested too deeply; {} levels are allowed", path, kMaxJsonNesting);
-  json root = json::parse(text, nullptr, /*allow_exceptions=*/false);
+  json root;
+  if (auto problem = parseJson(text, root))
+    return dataLoss("{}:{}:{}: invalid JSON: {}", path, problem->line, problem->column,
+                    problem->what);
   if (!root.is_object())
     return dataLoss("{}: not a JSON object; client -> window -> lengths is expected", path);
   ClientLengths clients;

@@ -2,8 +2,9 @@
 import os
 import shutil
 import stat
+import subprocess
 
-from common import check, run, write_npy
+from common import LLM_OPT, check, run, write_npy
 
 SPEC = """func.func @f(%q: tensor<?x?x2x4xf32>, %k: tensor<?x?x2x4xf32>, %v: tensor<?x?x2x4xf32>)
     -> tensor<?x?x2x4xf32> {
@@ -272,5 +273,75 @@ for lengths in ("q=-1,kv=5", "q=1,kv=-5", "q=1,kv=99999999999999999999"):
 refuse(["verify", "f.mlir", "--shape", "q=1,kv=5x"],
        "llm-opt verify: --shape kv=5x: no number after '='; write for example "
        "--shape q=1;1,kv=17;300,window=64")
+
+# Numbers beyond what is wanted, or beyond 64 bits, are not taken for the greatest that there is.
+BEYOND = "9223372036854775808"
+for command, option, most in (
+        (["verify", "f.mlir"], "--count", 1000000), (["fuzz"], "--shapes", 1000000),
+        (["fuzz"], "--count", 1 << 40), (["fuzz"], "--first", 1 << 40),
+        (["fuzz"], "--print", 1 << 40), (["explain", "f.mlir"], "--keys", 2147483647),
+        (["explain", "f.mlir"], "--queries", 2147483647),
+        (["explain", "f.mlir"], "--sequences", (1 << 63) - 1),
+        (["bench", "f.mlir", "--shape", "q=1,kv=1"], "--repeats", 1000000)):
+    least = int(option not in ("--first", "--print"))
+    for value in (BEYOND, "9" * 40, str(most + 1)):
+        refuse([*command, option, value], f"llm-opt {command[0]}: {option}: {value} was given; "
+               f"{least} to {most} are wanted")
+for value in ("1.5", "1e3", "x", "0x10"):
+    refuse(["fuzz", "--count", value], f"llm-opt fuzz: --count: {value} was given; a whole number of "
+           "1 or more is wanted")
+refuse(["sim", "k.ptx", "--launch", "l.json", "--orders", "4294967296"], "llm-opt sim: Could not "
+       "convert: --orders = 4294967296; a number that fits is wanted")
+
+# Lengths are looked at before arrays are made of them.
+refuse(["verify", "f.mlir", "--shape", "q=1,kv=2147483648"], "llm-opt verify: --shape "
+       "q=1,kv=2147483648: a sequence of 1 queries and 2147483648 keys; 0 to 2147483647 are allowed")
+refuse(["verify", "f.mlir", "--shape", "q=1048576x1,kv=1048576x2147483647"], "llm-opt verify: "
+       "--shape q=1048576x1,kv=1048576x2147483647: Q, K, V and O of 1048576 queries and "
+       "2251799812636672 keys have 3.6e+16 elements; up to 1.1e+12 are allowed; make the sequences "
+       "shorter")
+with open("batch.mlir", "w") as file:
+    file.write(SPEC.replace("tensor<?x?", "tensor<1099511627776x?"))
+refuse(["verify", "batch.mlir"], "llm-opt verify: batch.mlir @f: case 'random shape 0': the spec has "
+       "1099511627776 sequences; up to 1048576 can be made")
+
+# Nesting costs the parser's stack.
+for depth in (257, 100_000):
+    for part, columns in (("scf.if %c {", 11), ("[", 1), ("tuple<", 6)):
+        with open("deep.mlir", "w") as file:
+            file.write('// ((( "\nfunc.func @f() {' + part * depth)
+        column = 16 + 255 * columns + columns
+        DEEP = f"deep.mlir:2:{column}: nested too deeply; 256 levels are allowed"
+        for command in (["verify"], ["compile"], ["explain"], ["bench", "--shape", "q=1,kv=1"],
+                        ["run", "--json"]):
+            refuse([command[0], "deep.mlir", *command[1:]], "llm-opt: " + DEEP)
+        refuse(["opt", "deep.mlir"], "llm-opt opt: " + DEEP)
+
+# Results that cannot be written: the exit code says so, and nothing is left half done.
+if os.path.exists("/dev/full"):
+    for command in (["env"], ["--version"], ["import", "fine.json"], ["fuzz", "--print", "1"],
+                    ["compile", "f.mlir", "--emit", "asm"], ["replay", "trace.csv"],
+                    ["verify", "f.mlir", "--shape", "q=1,kv=1"]):
+        with open("fine.json", "w") as file:
+            file.write('{"num_hidden_layers": 2, "num_attention_heads": 8, "head_dim": 64}')
+        with open("trace.csv", "w") as file:
+            file.write("TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:15:46,12,3\n")
+        with open("/dev/full", "w") as full:
+            done = subprocess.run([LLM_OPT, *command], stdout=full, stderr=subprocess.PIPE, text=True)
+        if done.returncode != 1 or "standard output cannot be written; is its disk full?" not in done.stderr:
+            failures.append(f"{command} to a full disk\n  got {done.returncode}: {done.stderr}")
+for emit in ("bundle", "asm"):
+    refuse(["compile", "f.mlir", "--emit", emit, "-o", "absent/f"], "llm-opt compile: file 'absent/f': "
+           "cannot create a temporary file beside: No such file or directory")
+    refuse(["compile", "f.mlir", "--emit", emit, "-o", "pipe"],
+           "llm-opt compile: 'pipe' is no regular file; name a file to write")
+
+# Names of files are bytes; JSON is UTF-8.
+shutil.copy("f.mlir", os.fsdecode(b"latin-\xe9.mlir"))
+result = run("verify", os.fsdecode(b"latin-\xe9.mlir"), "--shape", "q=1,kv=1", "--json")
+check(result.returncode == 0 and "latin-\ufffd.mlir" in result.stdout, result)
+refuse(["verify", "f.mlir", "--device", "sim:sm_9999"], "llm-opt verify: there is no architecture "
+       "'sm_9999'; sm_50, 52, 53, 60, 61, 62, 70, 72, 75, 80, 86, 87, 88, 89, 90, 100, 101, 103, 110, "
+       "120, 121 are known, from sm_90 on also with an 'a' and from sm_100 on with an 'f'")
 
 check(not failures, f"{len(failures)} messages:\n" + "\n".join(failures))

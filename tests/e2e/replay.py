@@ -1,6 +1,7 @@
 """llm-opt replay: its forms of report, and what it refuses. Needs no data."""
 import gzip
 import json
+import os
 import re
 import subprocess
 import time
@@ -68,6 +69,26 @@ for options in ([], ["--groups", "model.json"], ["--spec", "2", "--steps-in-flig
     check(facts["metrics"]["generation_tokens_total"] == sum(1 + i * 11 % 60 for i in range(25)),
           f"cpu {options}: the trace's numbers of tokens")
     check("simulated_s" not in facts and facts["accelerator"] == "cpu", f"cpu {options}")
+
+# The simulator runs PTX: no command makes machine code for it. The stand-in for NVRTC tells what it
+# was asked for.
+if fake := os.environ.get("FAKE_NVRTC"):
+    with open("tiny.mlir", "w") as file:
+        file.write("func.func @f(%q: tensor<?x?x2x64xf32>, %k: tensor<?x?x2x64xf32>,\n"
+                   "    %v: tensor<?x?x2x64xf32>) -> tensor<?x?x2x64xf32> {\n"
+                   "  %o = attn.attention %q, %k, %v mask(causal)\n"
+                   "       : tensor<?x?x2x64xf32>, tensor<?x?x2x64xf32>, tensor<?x?x2x64xf32>\n"
+                   "         -> tensor<?x?x2x64xf32>\n"
+                   "  return %o : tensor<?x?x2x64xf32>\n}\n")
+    os.environ |= {"LLMOPT_NVRTC": fake, "FAKE_NVRTC_RESULT": "6", "FAKE_NVRTC_LOG": "no"}
+    for command in (["replay", "azure.csv"], ["verify", "tiny.mlir"], ["explain", "tiny.mlir"],
+                    ["bench", "tiny.mlir", "--shape", "q=1,kv=1"], ["run", "tiny.mlir", "--json"],
+                    ["fuzz", "--count", "1"], ["demo", "model.json"]):
+        result = run(*command, "--device", "sim")
+        check(result.returncode == 1 and "does not compile for compute_80" in result.stderr,
+              f"{command}: {result}")
+    for name in ("LLMOPT_NVRTC", "FAKE_NVRTC_RESULT", "FAKE_NVRTC_LOG"):
+        del os.environ[name]
 
 # Killed in its steps and started again: what the killed one left serves, and nothing is missed.
 with open("killed.txt", "w") as file:

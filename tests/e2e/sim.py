@@ -1,6 +1,8 @@
 """llm-opt sim on CUDA C++: compiled by NVRTC, its mistakes and those of its text named by line."""
 import json
 import os
+import re
+import resource
 import shutil
 import sys
 
@@ -61,9 +63,30 @@ for deep in (257, 300_000):
           (1, "llm-opt import: deep.json:2:256: invalid JSON: " + MESSAGE), done)
     write("deep.jsonl", '{"timestamp": ' + "[" * (deep - 1) + "]" * (deep - 1) + "}\n")
     done = run("replay", "deep.jsonl")
-    check(done.returncode == 1 and done.stderr.endswith("deep.jsonl:1: " + MESSAGE), done)
+    check((done.returncode, done.stderr) ==
+          (1, "llm-opt replay: deep.jsonl:1: column 270: invalid JSON: " +
+           MESSAGE.replace("\n", "; each line is one request\n")), done)
 write("flat.json", '{"kernel": "' + "[" * 300 + '\\"' + '{"}')
-refuse(["rowsum.ptx", "--launch", "flat.json"], "'kernel' is ")
+refuse(["rowsum.ptx", "--launch", "flat.json"], "flat.json:1:2: 'kernel' is \"[[[")
+
+# A number that no double holds has a place, wherever JSON is read.
+TOO_LARGE = "the number 1e400 is too large; up to 1.8e308 are allowed"
+write("large.json", '{\n "params": [{"f32": 1e400}]}')
+refuse(["rowsum.ptx", "--launch", "large.json"], f"large.json:2:21: invalid JSON: {TOO_LARGE}\n")
+for command in (["import", "large.json"], ["replay", "large.jsonl", "--groups", "large.json"]):
+    done = run(*command)
+    check((done.returncode, done.stderr) == (1, f"llm-opt {command[0]}: large.json:2:21: invalid "
+                                             f"JSON: {TOO_LARGE}\n"), done)
+write("large.jsonl", '{"timestamp": 0}\n'.replace("0", "1e400"))
+done = run("replay", "large.jsonl")
+check((done.returncode, done.stderr) ==
+      (1, f"llm-opt replay: large.jsonl:1: column 15: invalid JSON: {TOO_LARGE}; each line is one "
+       "request\n"), done)
+write("large_client_rates.csv", "client,time_s,rate_per_s,cv,family,arg1,arg2\n")
+write("large_length_pdfs.json", '{"1":\n {"0": {"input_tokens": {"5": 1e400}}}}')
+done = run("replay", "large_client_rates.csv")
+check((done.returncode, done.stderr) ==
+      (1, f"llm-opt replay: ./large_length_pdfs.json:2:31: invalid JSON: {TOO_LARGE}\n"), done)
 
 # Numbers that would become others, and entries of another kind, are named.
 with open("launch.json") as file:
@@ -76,7 +99,10 @@ def refuse_launch(message, param=None, **entries):
     if param is not None:
         launch["params"] = [param, *launch["params"][1:]]
     write("other.json", json.dumps(launch))
-    refuse(["rowsum.ptx", "--launch", "other.json"], message + "\n")
+    done = sim("rowsum.ptx", "--launch", "other.json")
+    place = f"llm-opt sim: other[.]json(:1:[0-9]+)?: {re.escape(message)}\n"
+    check(done.returncode == 1 and done.stdout == "" and re.fullmatch(place, done.stderr),
+          (place, done))
 
 
 def array(**entries):
@@ -109,12 +135,57 @@ for key, value, wanted in (("name", 7, "a string"), ("output", 7, "a file's name
                            ("npy", 7, "a file's name"), ("write", 1, "true or false"),
                            ("type", 7, "a type's name"), ("shape", 4, "a list of extents")):
     refuse_launch(f"'params' entry 0: '{key}' is {value}; {wanted} is wanted",
-                  array(**{key: value}))
+                  {key: value} if key == "npy" else array(**{key: value}))
 refuse_launch("'params' entry 0: 'shape' is -1; an integer from 0 to 9223372036854775807 is wanted",
               array(shape=[-1]))
 refuse_launch("'params' entry 1: 'name' is 'sums', as of an array before", array(name="sums"))
 refuse_launch("'params' entry 0: 'box' is 4294967296; an integer from 0 to 4294967295 is wanted",
               {"tensormap": array(box=[4294967296, 1])})
+# An entry that is not known may be a misspelt one that is.
+refuse_launch("there is no entry 'blocks' in a launch; kernel, grid, block, cluster, shared and "
+              "params are known", blocks=[1])
+refuse_launch("'params' entry 0: there is no entry 'fil' in an array without a file; type, shape, "
+              "fill, name, output and write are known", array(fil=1))
+refuse_launch("'params' entry 0: there is no entry 'fill' in an array of a file; npy, name, output "
+              "and write are known", {"npy": "x.npy", "fill": 1})
+# The place is that of the entry, in whichever line it stands.
+write("lines.json", """{ "grid": [4], "block": [32],
+  "params": [
+    { "type": "f32", "shape": [4, 100] },
+    { "name": "sums",
+      "type": "f32", "shape": [4], "fill": {} }, { "f32": 0.5 }, { "i32": "1" }
+  ] }
+""")
+refuse(["rowsum.ptx", "--launch", "lines.json"], "lines.json:4:5: 'params' entry 1: 'fill' is {}; a "
+       'number, "index" and "normal" are allowed\n')
+write("lines.json", open("lines.json").read().replace("{} }", "0 }"))
+refuse(["rowsum.ptx", "--launch", "lines.json"], "lines.json:5:65: 'params' entry 3: "
+       '{"i32":"1"} is neither an array ')
+# Arrays that no memory holds are refused before they are filled, and none is filled in part.
+LIMIT = ("the arrays of a launch that are no files have at most 17179869184 bytes together; write "
+         "this one to a file and name it with 'npy'")
+for shape, elements in (([1 << 20, 1 << 20], 1 << 40), ([1 << 62], 1 << 62), ([(1 << 32) + 1],
+                                                                             (1 << 32) + 1)):
+    refuse_launch(f"'params' entry 0: 'shape' is {json.dumps(shape).replace(' ', '')}, {elements} "
+                  f"elements of f32; {LIMIT}", array(shape=shape))
+refuse_launch("'params' entry 0: shape has more elements than 64 bits count",
+              array(shape=[1 << 40, 1 << 40]))
+resource.setrlimit(resource.RLIMIT_AS, (8 << 30, resource.RLIM_INFINITY))
+refuse_launch("'params' entry 0: 'shape' is [4294967296]: no memory for 17179869184 bytes",
+              array(shape=[1 << 32]))
+refuse_launch(f"'params' entry 1: 'shape' is [4294967296], 4294967296 elements of f32; {LIMIT}",
+              array(), params=[None, array(shape=[1 << 32]), *GIVEN["params"][2:]])
+resource.setrlimit(resource.RLIMIT_AS, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+# Fills of many elements, by doubling and one by one.
+for fill, want in ((0.5, 25.0), ("index", 2475.0)):
+    write("other.json", json.dumps(GIVEN | {"params": [array(fill=fill), *GIVEN["params"][1:]]}))
+    done = sim("rowsum.ptx", "--launch", "other.json")
+    check(done.returncode == 0 and read_npy("sums.npy")[1][0] == want, (fill, done))
+# An address in an empty array is that array's, not its neighbour's.
+write("other.json", json.dumps(GIVEN | {"params": [array(name="none", shape=[0, 100]),
+                                                   *GIVEN["params"][1:]]}))
+done = sim("rowsum.ptx", "--launch", "other.json")
+check(done.returncode == 1 and "0 bytes after the end of 'none' (0 bytes)" in done.stderr, done)
 # 1e2 is an integer, however it is written.
 write("other.json", json.dumps(GIVEN | {"shared": 8.0,
                                         "params": [*GIVEN["params"][:3], {"i32": 1e2}]}))

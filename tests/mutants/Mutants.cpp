@@ -383,11 +383,15 @@ int runSuite(Suite &suite, const std::string &only, bool onlySites) {
       count(Outcome::Kind::Fault) + count(Outcome::Kind::Numbers) + count(Outcome::Kind::Gate);
   size_t judged = caught + count(Outcome::Kind::Survived);
   double share = judged ? double(caught) / double(judged) : 1;
+  auto part = [&](Outcome::Kind kind) {
+    return fmt::format("{} ({:.1f} %)", count(kind),
+                       100 * double(count(kind)) / double(std::max<size_t>(judged, 1)));
+  };
   fmt::print("{} mutants, seed {:x}: {} by faults, {} by numbers, {} by gates, {} escaped, {} "
-             "excused; {:.1f} % caught ({} more that are excused were not drawn: of a kind that "
-             "was)\n",
-             suite.made, suite.seed, count(Outcome::Kind::Fault), count(Outcome::Kind::Numbers),
-             count(Outcome::Kind::Gate), count(Outcome::Kind::Survived), suite.excused, 100 * share,
+             "excused; {:.1f} % of those not excused caught ({} more that are excused were not "
+             "drawn: of a kind that was)\n",
+             suite.made, suite.seed, part(Outcome::Kind::Fault), part(Outcome::Kind::Numbers),
+             part(Outcome::Kind::Gate), part(Outcome::Kind::Survived), suite.excused, 100 * share,
              suite.skipped);
   bool enough = share >= 0.95 && double(suite.excused) <= 0.1 * double(suite.made);
   return enough && !suite.isShort ? 0 : 1;

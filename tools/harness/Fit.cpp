@@ -2,6 +2,10 @@
 #include "dialect/reference/Context.h"
 #include "tools/harness/Generate.h"
 
+#include <algorithm>
+#include <fmt/format.h>
+#include <limits>
+
 namespace llmopt::harness {
 
 namespace {
@@ -66,6 +70,40 @@ void fitKeys(attn::AttentionOp op, Shape &shape) {
     length = op.getSequences() ? std::min(length, most) : most;
 }
 
+/// Whether arrays have room for the lengths: asked before they are added up and multiplied.
+llvm::Error checkSize(const Spec &spec, const Shape &shape) {
+  constexpr int64_t kMostTokens = std::numeric_limits<int32_t>::max();
+  constexpr double kMostElements = 0x1p40;
+  double queries = 0, keys = 0;
+  for (size_t b = 0; b < shape.queryLengths.size(); ++b) {
+    int64_t query = shape.queryLengths[b], key = shape.keyLengths[b];
+    if (std::min(query, key) < 0 || std::max(query, key) > kMostTokens)
+      return error(fmt::format("a sequence of {} queries and {} keys; 0 to {} are allowed", query,
+                               key, kMostTokens));
+    queries += double(query);
+    keys += double(key);
+  }
+  double elements = (queries * double(shape.heads) + keys * double(shape.kvHeads)) *
+                    (double(shape.qkDim) + double(shape.vDim)) *
+                    (spec.merge ? double(shape.partials) : 1);
+  if (elements > kMostElements)
+    return error(fmt::format("Q, K, V and O of {} queries and {} keys have {:.2g} elements; up to "
+                             "{:.2g} are allowed; make the sequences shorter",
+                             queries, keys, elements, kMostElements));
+  return llvm::Error::success();
+}
+
+/// As many sequences as a type says.
+llvm::Error fitBatch(Shape &shape, int64_t count) {
+  constexpr int64_t kMostSequences = 1 << 20;
+  if (count > kMostSequences)
+    return error(
+        fmt::format("the spec has {} sequences; up to {} can be made", count, kMostSequences));
+  if (!mlir::ShapedType::isDynamic(count))
+    resize(shape, count);
+  return llvm::Error::success();
+}
+
 } // namespace
 
 llvm::Expected<Shape> fit(const Spec &spec, Shape shape) {
@@ -85,14 +123,19 @@ llvm::Expected<Shape> fit(const Spec &spec, Shape shape) {
     take(shape.heads, partials.getDimSize(2));
     take(shape.vDim, partials.getDimSize(3));
   }
-  if (!op)
+  if (!op) {
+    if (llvm::Error failure = checkSize(spec, shape))
+      return failure;
     return shape;
+  }
   // Extents of the batch come first: they change the number of sequences.
   mlir::RankedTensorType query = op.getQueryType();
-  if (!op.isRaggedQuery() && !query.isDynamicDim(0))
-    resize(shape, query.getDimSize(0));
-  if (!op.isPaged() && !op.isRaggedKv() && !tensorOf(op.getKey()).isDynamicDim(0))
-    resize(shape, tensorOf(op.getKey()).getDimSize(0));
+  if (!op.isRaggedQuery())
+    if (llvm::Error failure = fitBatch(shape, query.getDimSize(0)))
+      return failure;
+  if (!op.isPaged() && !op.isRaggedKv())
+    if (llvm::Error failure = fitBatch(shape, tensorOf(op.getKey()).getDimSize(0)))
+      return failure;
   take(shape.heads, query.getDimSize(unsigned(query.getRank() - 2)));
   take(shape.qkDim, query.getDimSize(unsigned(query.getRank() - 1)));
   if (!op.isPaged()) {
@@ -102,6 +145,8 @@ llvm::Expected<Shape> fit(const Spec &spec, Shape shape) {
   }
   fitQuery(op, shape);
   fitKeys(op, shape);
+  if (llvm::Error failure = checkSize(spec, shape))
+    return failure;
   return shape;
 }
 

@@ -16,7 +16,7 @@ std::string llmopt::importer::shown(const json &value) {
 }
 
 StatusOr<Config> Config::create(std::string_view text, std::string_view filename) {
-  LLMOPT_ASSIGN(document, JsonText::parse(text, filename));
+  LLMOPT_ASSIGN(document, JsonText::parse(std::string(text), filename));
   Config config;
   config.document = std::make_shared<const JsonText>(std::move(document));
   const json &root = config.document->root();

@@ -1,129 +1,102 @@
 #include "tools/import/JsonText.h"
 
-#include "runtime/base/JsonNesting.h"
-#include "tools/import/Text.h"
+#include "runtime/base/Json.h"
+
+#include <optional>
 
 using namespace llmopt::importer;
 
 namespace {
 
-/// Walks valid JSON text and reports each key of an object with its path.
-class KeyScanner {
+/// Walks valid JSON text and reports each key of an object and each entry of a list with its path,
+/// line and column.
+class Walk {
 public:
-  explicit KeyScanner(std::string_view text) : text(text) {}
+  explicit Walk(std::string_view text) : text(text) {}
 
-  template <typename Visit> void scan(Visit visit) {
+  template <typename Visit> void run(Visit visit) {
     for (; at < text.size(); ++at) {
       switch (text[at]) {
-      case '{':
-      case '[':
-        stack.push_back({text[at] == '{', key});
-        expectKey = text[at] == '{';
+      case '\n':
+        ++line;
+        lineStart = at + 1;
+        break;
+      case ' ':
+      case '\t':
+      case '\r':
+      case ':':
         break;
       case '}':
       case ']':
         stack.pop_back();
-        expectKey = false;
         break;
       case ',':
-        expectKey = stack.back().object;
+        stack.back().expectsKey = stack.back().object;
         break;
-      case '"': {
-        size_t start = at;
-        std::string_view word = string();
-        if (!expectKey)
-          break;
-        expectKey = false;
-        if (stack.size() > kDepth)
-          break;
-        key = stack.back().path + "/" + std::string(word);
-        visit(key, start);
-        break;
-      }
       default:
-        break;
+        enter(visit);
       }
     }
   }
 
 private:
-  static constexpr size_t kDepth = 2;
   struct Frame {
-    bool object;
-    std::string path;
+    bool object, expectsKey;
+    std::string path; ///< of the object or list, and '/'
+    size_t next = 0;  ///< entry of a list
   };
 
-  /// The string that starts at `at`, which moves to its closing quote.
-  std::string_view string() {
-    size_t start = ++at;
-    while (text[at] != '"')
-      at += text[at] == '\\' ? 2 : 1;
-    return text.substr(start, at - start);
+  /// A key or a value begins at `at`, which moves to its last character; into objects and lists.
+  template <typename Visit> void enter(Visit visit) {
+    bool isKey = !stack.empty() && stack.back().expectsKey;
+    if (!stack.empty() && !stack.back().object) {
+      path = stack.back().path + std::to_string(stack.back().next++);
+      visit(path, line, at - lineStart + 1);
+    }
+    size_t begin = at;
+    if (text[at] == '{' || text[at] == '[') {
+      bool object = text[at] == '{';
+      stack.push_back({object, object, path + "/"});
+    } else if (text[at] == '"') {
+      while (text[++at] != '"')
+        at += text[at] == '\\';
+    } else {
+      at = std::min(text.find_first_of(",]} \t\r\n", at), text.size()) - 1;
+    }
+    if (!isKey)
+      return;
+    stack.back().expectsKey = false;
+    path = stack.back().path + std::string(text.substr(begin + 1, at - begin - 1));
+    visit(path, line, begin - lineStart + 1);
   }
 
   std::string_view text;
-  size_t at = 0;
-  bool expectKey = false;
-  std::string key;
+  size_t at = 0, line = 1, lineStart = 0;
+  std::string path; ///< of the value that comes next, or is walked
   std::vector<Frame> stack;
 };
 
-std::string withoutPrefix(std::string message) {
-  // "[json.exception.parse_error.101] parse error at line 3, column 5: syntax error
-  // while parsing value - invalid literal; last read: ..."
-  for (std::string_view mark : {"column ", ": "})
-    if (size_t found = message.find(mark); found != std::string::npos)
-      message = message.substr(found + mark.size());
-  return message;
-}
-
 } // namespace
 
-StatusOr<JsonText> JsonText::parse(std::string_view text, std::string_view filename) {
+StatusOr<JsonText> JsonText::parse(std::string text, std::string_view filename) {
   JsonText result;
   result.name = std::string(filename);
-  // The parser takes a NUL for the end of the text.
-  if (size_t nul = text.find('\0'); nul != std::string_view::npos) {
-    auto [line, column] = lineAndColumn(text, nul);
-    return invalidArgument("{}:{}:{}: invalid JSON: a NUL byte", filename, line, column);
-  }
-  if (std::optional<size_t> deep = runtime::jsonNestedTooDeep(text)) {
-    auto [line, column] = lineAndColumn(text, *deep);
-    return invalidArgument("{}:{}:{}: invalid JSON: nested too deeply; {} levels are allowed",
-                           filename, line, column, runtime::kMaxJsonNesting);
-  }
-  try {
-    result.value = nlohmann::json::parse(text);
-  } catch (const nlohmann::json::parse_error &error) {
-    size_t offset = std::min(error.byte ? error.byte - 1 : 0, text.size());
-    auto [line, column] = lineAndColumn(text, offset);
-    return invalidArgument("{}:{}:{}: invalid JSON: {}", filename, line, column,
-                           oneLine(withoutPrefix(error.what())));
-  } catch (const nlohmann::json::exception &error) {
-    return invalidArgument("{}: invalid JSON: {}", filename, oneLine(error.what()));
-  }
+  result.text = std::move(text);
+  if (auto problem = runtime::parseJson(result.text, result.value))
+    return invalidArgument("{}:{}:{}: invalid JSON: {}", filename, problem->line, problem->column,
+                           problem->what);
   if (!result.value.is_object())
     return invalidArgument("{}:1:1: the value is of type {}; an object is wanted", filename,
                            result.value.type_name());
-  result.indexKeys(text);
   return result;
 }
 
-void JsonText::indexKeys(std::string_view text) {
-  size_t line = 1, lineStart = 0, at = 0;
-  KeyScanner(text).scan([&](const std::string &path, size_t offset) {
-    for (; at < offset; ++at)
-      if (text[at] == '\n') {
-        ++line;
-        lineStart = at + 1;
-      }
-    places[path] = {line, offset - lineStart + 1};
+std::string JsonText::locate(std::string_view path) const {
+  std::string place = name;
+  // The last of several equal keys is the one that counts.
+  Walk(text).run([&](std::string_view entry, size_t line, size_t column) {
+    if (entry == path)
+      place = fmt::format("{}:{}:{}", name, line, column);
   });
-}
-
-std::string JsonText::locate(const std::string &path) const {
-  auto found = places.find(path);
-  if (found == places.end())
-    return name;
-  return fmt::format("{}:{}:{}", name, found->second.line, found->second.column);
+  return place;
 }

@@ -1,9 +1,8 @@
-// A JSON object that knows where its keys stand in the text.
+// A JSON object that knows where its entries stand in the text.
 #pragma once
 
 #include "tools/import/Import.h"
 
-#include <map>
 #include <nlohmann/json.hpp>
 
 namespace llmopt::importer {
@@ -11,24 +10,19 @@ namespace llmopt::importer {
 class JsonText {
 public:
   /// Refuses what is not one JSON object, with line and column.
-  static StatusOr<JsonText> parse(std::string_view text, std::string_view filename);
+  static StatusOr<JsonText> parse(std::string text, std::string_view filename);
 
   const nlohmann::json &root() const { return value; }
   const std::string &filename() const { return name; }
 
-  /// "config.json:12:5", the place of a key such as "/text_config/head_dim"; the
-  /// file name alone where there is no such key. Known for two levels of objects.
-  std::string locate(const std::string &path) const;
+  /// "config.json:12:5", the place of a key or of an entry of a list, such as
+  /// "/text_config/head_dim" and "/params/3"; the file name alone where there is none. Reads the
+  /// text each time.
+  std::string locate(std::string_view path) const;
 
 private:
-  struct Place {
-    size_t line, column;
-  };
-  void indexKeys(std::string_view text);
-
-  std::string name;
+  std::string name, text;
   nlohmann::json value;
-  std::map<std::string, Place> places;
 };
 
 } // namespace llmopt::importer

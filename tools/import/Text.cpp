@@ -1,6 +1,5 @@
 #include "tools/import/Text.h"
 
-#include <algorithm>
 #include <fmt/format.h>
 
 using namespace llmopt::importer;
@@ -50,12 +49,4 @@ std::string llmopt::importer::ranges(const std::vector<int64_t> &numbers) {
 std::string_view llmopt::importer::baseName(std::string_view path) {
   size_t slash = path.find_last_of('/');
   return slash == std::string_view::npos ? path : path.substr(slash + 1);
-}
-
-std::pair<size_t, size_t> llmopt::importer::lineAndColumn(std::string_view text, size_t offset) {
-  std::string_view before = text.substr(0, std::min(offset, text.size()));
-  size_t line = 1 + size_t(std::count(before.begin(), before.end(), '\n'));
-  size_t newline = before.find_last_of('\n');
-  size_t column = newline == std::string_view::npos ? before.size() + 1 : before.size() - newline;
-  return {line, column};
 }

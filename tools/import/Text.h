@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 namespace llmopt::importer {
@@ -23,8 +22,5 @@ std::string ranges(const std::vector<int64_t> &numbers);
 
 /// The last component of a path.
 std::string_view baseName(std::string_view path);
-
-/// Line and column of an offset, both counted from 1.
-std::pair<size_t, size_t> lineAndColumn(std::string_view text, size_t offset);
 
 } // namespace llmopt::importer

@@ -3,6 +3,7 @@
 // run.
 #include "tools/harness/Check.h"
 #include "tools/llm-opt/Command.h"
+#include "tools/llm-opt/DumpJson.h"
 #include "tools/llm-opt/Options.h"
 #include "tools/llm-opt/Place.h"
 #include "tools/llm-opt/Prepare.h"
@@ -87,7 +88,7 @@ nlohmann::ordered_json rowOf(const std::string &name, const std::string &shape,
 
 void print(const nlohmann::ordered_json &row, bool json) {
   if (json) {
-    fmt::print("{}\n", row.dump());
+    fmt::print("{}\n", dumpJson(row));
   } else {
     fmt::print("  {:<40}{:>11.4f} ms{:>10.1f} GB/s{:>10.2f} TFLOP/s{:>6.0f} % of a copy{}\n",
                row["shape"].get<std::string>(), row["ms"].get<double>(),
@@ -201,8 +202,8 @@ int benchCommand(int argc, char **argv) {
       ->required()
       ->allow_extra_args(false);
   app.add_option("--repeats", options.repeats, "runs that are timed; the median counts (20)")
-      ->check(positive());
-  app.add_option("--seed", options.seed, "of the random data")->check(CLI::NonNegativeNumber);
+      ->check(positive(kMostCases));
+  app.add_option("--seed", options.seed, "of the random data")->check(notNegative());
   app.add_flag("--graph", options.graph, "replay a captured graph");
   app.add_flag("--check", options.check, "hold the result against the oracle as well");
   app.add_flag("--json", options.json, "one JSON object a shape");

@@ -1,6 +1,7 @@
 // llm-opt cache: what the kernel cache on disk holds, and its keeping.
 #include "runtime/cache/BundleStore.h"
 #include "tools/llm-opt/Command.h"
+#include "tools/llm-opt/DumpJson.h"
 #include "tools/llm-opt/Options.h"
 #include "tools/llm-opt/SpecFile.h"
 
@@ -32,7 +33,7 @@ void print(const Options &options, const BundleStore &store, const BundleStore::
                                    {"bytes", entry.bytes},
                                    {"last_use_ns", entry.lastUse},
                                    {"usable", program.ok()}};
-    fmt::print("{}\n", line.dump());
+    fmt::print("{}\n", dumpJson(line));
     return;
   }
   fmt::print("{}  {:>9.1f} KiB  {:%Y-%m-%d %H:%M:%S}  {:<14} {}\n", entry.key.substr(0, 16),
@@ -56,10 +57,9 @@ int list(const Options &options) {
 int collect(const Options &options) {
   BundleStore::Collected done = BundleStore(options.folder).collect(options.limit);
   if (options.json)
-    fmt::print("{}\n", nlohmann::ordered_json{{"removed", done.entries},
-                                              {"removed_bytes", done.bytes},
-                                              {"kept_bytes", done.keptBytes}}
-                           .dump());
+    fmt::print("{}\n", dumpJson(nlohmann::ordered_json{{"removed", done.entries},
+                                                       {"removed_bytes", done.bytes},
+                                                       {"kept_bytes", done.keptBytes}}));
   else
     fmt::print("removed {} entries of {:.1f} MiB; {:.1f} MiB are left\n", done.entries,
                done.bytes / 1048576.0, done.keptBytes / 1048576.0);
@@ -88,7 +88,7 @@ int cacheCommand(int argc, char **argv) {
   CLI::App *gc = app.add_subcommand("gc", "remove entries until the rest fits the limit, and what "
                                           "killed processes left");
   gc->add_option("--limit", options.limit, "bytes to keep (LLMOPT_CACHE_LIMIT, or 1 GiB)")
-      ->check(CLI::NonNegativeNumber);
+      ->check(notNegative(~uint64_t{0}));
   CLI::App *out = app.add_subcommand("export", "write entries as .bundle files into a folder");
   out->add_option("DIR", options.path, "folder to write to")->required();
   out->add_option("--key", options.keys, "only these keys");

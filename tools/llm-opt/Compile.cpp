@@ -1,5 +1,6 @@
 // llm-opt compile: a spec to any stage's text, or to a bundle.
 #include "codegen/compile/Compile.h"
+#include "runtime/base/File.h"
 #include "runtime/bundle/BundleIO.h"
 #include "tools/llm-opt/Command.h"
 #include "tools/llm-opt/Options.h"
@@ -8,7 +9,6 @@
 #include <fmt/format.h>
 
 #include <filesystem>
-#include <fstream>
 #include <map>
 
 namespace llmopt::cli {
@@ -24,14 +24,13 @@ bool isFor(Stage stage, bool cuda) {
   return (stage == Stage::Gpu || stage == Stage::Cuda || stage == Stage::Ptx) == cuda;
 }
 
-bool writeText(const std::string &path, const std::string &text) {
+runtime::Status writeText(const std::string &path, std::string_view text) {
   if (path == "-") {
     fmt::print("{}", text);
-    return true;
+    return {};
   }
-  std::ofstream out(path, std::ios::binary);
-  out << text;
-  return bool(out.flush());
+  return runtime::writeFileAtomic(path,
+                                  {reinterpret_cast<const uint8_t *>(text.data()), text.size()});
 }
 
 int emitBundle(std::vector<mlir::func::FuncOp> specs, const std::string &path,
@@ -65,8 +64,8 @@ int emitCubin(const std::vector<mlir::func::FuncOp> &specs, const std::string &p
     if (image->format != bundle::ImageFormat::Cubin)
       return fail("compile", fmt::format("NVRTC makes no machine code for {}", options.cudaArch));
     std::string file = all.size() == 1 ? path : fmt::format("{}.{}", path, entry);
-    if (!writeText(file, std::string(image->bytes.begin(), image->bytes.end())))
-      return fail("compile", fmt::format("cannot write '{}'", file));
+    if (runtime::Status written = runtime::writeFileAtomic(file, image->bytes); !written.ok())
+      return fail("compile", written.message());
   }
   return 0;
 }
@@ -80,7 +79,8 @@ int emitText(const std::vector<mlir::func::FuncOp> &specs, Stage stage, const st
       return fail("compile", llvm::toString(text.takeError()));
     all += *text + "\n";
   }
-  return writeText(path, all) ? 0 : fail("compile", fmt::format("cannot write '{}'", path));
+  runtime::Status written = writeText(path, all);
+  return written.ok() ? 0 : fail("compile", written.message());
 }
 
 int dump(const std::vector<mlir::func::FuncOp> &specs, const std::string &folder,

@@ -2,6 +2,7 @@
 // run and compared with the recorded outputs.
 #include "tools/import/Conformance.h"
 #include "tools/llm-opt/Command.h"
+#include "tools/llm-opt/DumpJson.h"
 #include "tools/llm-opt/Options.h"
 #include "tools/llm-opt/Place.h"
 #include "tools/llm-opt/Runner.h"
@@ -101,7 +102,7 @@ int conformanceCommand(int argc, char **argv) {
       if (json) {
         nlohmann::json line = {
             {"case", one.name}, {"result", wordFor(result.verdict)}, {"detail", result.detail}};
-        fmt::print("{}\n", line.dump());
+        fmt::print("{}\n", dumpJson(line));
       } else {
         fmt::print("{:<8}{}{}{}\n", wordFor(result.verdict), one.name,
                    result.detail.empty() ? "" : ": ", result.detail);

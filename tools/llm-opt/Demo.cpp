@@ -6,6 +6,7 @@
 #include "tools/harness/Cases.h"
 #include "tools/import/Import.h"
 #include "tools/llm-opt/Command.h"
+#include "tools/llm-opt/DumpJson.h"
 #include "tools/llm-opt/Place.h"
 #include "tools/llm-opt/Prepare.h"
 #include "tools/llm-opt/SpecFile.h"
@@ -126,7 +127,7 @@ void print(const Demo &demo) {
                             {"rows_checked", line.report.rowsChecked},
                             {"rows", line.report.rowsTotal},
                             {"passed", line.report.passed}};
-      fmt::print("{}\n", row.dump());
+      fmt::print("{}\n", dumpJson(row));
     }
     return;
   }

@@ -7,6 +7,7 @@
 #include "runtime/target/CpuInfo.h"
 #include "tools/import/Onnx.h"
 #include "tools/llm-opt/Command.h"
+#include "tools/llm-opt/DumpJson.h"
 #include "tools/llm-opt/SpecFile.h"
 
 #include "tools/llm-opt/Options.h"
@@ -96,11 +97,11 @@ int envCommand(int argc, char **argv) {
       {"onnx_import",
        importer::onnxIsAvailable() ? "available" : "not in this build: libonnx-dev was missing"}};
   if (json) {
-    fmt::print("{}\n", facts.dump(2));
+    fmt::print("{}\n", dumpJson(facts, 2));
     return 0;
   }
   for (const auto &[name, value] : facts.items())
-    fmt::print("{:<12} {}\n", name, value.is_string() ? value.get<std::string>() : value.dump());
+    fmt::print("{:<12} {}\n", name, value.is_string() ? value.get<std::string>() : dumpJson(value));
   return 0;
 }
 

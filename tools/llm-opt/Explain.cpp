@@ -3,6 +3,7 @@
 #include "codegen/compile/ProgramFacts.h"
 #include "passes/Passes.h"
 #include "tools/llm-opt/Command.h"
+#include "tools/llm-opt/DumpJson.h"
 #include "tools/llm-opt/ExplainCuda.h"
 #include "tools/llm-opt/ExplainSim.h"
 #include "tools/llm-opt/Options.h"
@@ -190,7 +191,7 @@ llvm::Error explainCuda(const Options &options, const CompileOptions &target,
   if (!facts)
     return facts.takeError();
   if (options.json)
-    fmt::print("{}\n", facts->dump());
+    fmt::print("{}\n", dumpJson(*facts));
   else
     printCudaFacts(*facts);
   return llvm::Error::success();
@@ -212,7 +213,7 @@ llvm::Error explain(const Options &options, const CompileOptions &host,
   }
   facts["schedule"] = reason;
   if (options.json)
-    fmt::print("{}\n", facts.dump());
+    fmt::print("{}\n", dumpJson(facts));
   else
     print(facts, reason);
   return llvm::Error::success();
@@ -223,6 +224,7 @@ llvm::Error explain(const Options &options, const CompileOptions &host,
 int explainCommand(int argc, char **argv) {
   CLI::App app{"The schedule of a spec, and what one run of it does or what its CUDA kernels need",
                "llm-opt explain"};
+  constexpr uint64_t kMostLength = std::numeric_limits<int32_t>::max();
   Options options;
   app.add_option("SPEC", options.spec, "attn IR file, or - for standard input")->required();
   app.add_option("--target", options.target,
@@ -232,8 +234,9 @@ int explainCommand(int argc, char **argv) {
                  "sim or sim:ARCH: what the simulator counts, by kernel and source line");
   app.add_option("--func", options.function, "the spec function; default: all of the file");
   app.add_option("--queries", options.queries, "queries of each sequence of the run (256)")
-      ->check(positive());
-  app.add_option("--keys", options.keys, "keys of each sequence (1024)")->check(positive());
+      ->check(positive(kMostLength));
+  app.add_option("--keys", options.keys, "keys of each sequence (1024)")
+      ->check(positive(kMostLength));
   app.add_option("--sequences", options.sequences, "sequences (2)")->check(positive());
   app.add_flag("--json", options.json, "print JSON");
   if (std::optional<int> code = parseOptions(app, argc, argv))
@@ -250,9 +253,11 @@ int explainCommand(int argc, char **argv) {
       file ? file->specs(options.function) : std::vector<mlir::func::FuncOp>();
   if (specs.empty())
     return 1;
-  harness::Shape shape;
-  shape.queryLengths.assign(options.sequences, options.queries);
-  shape.keyLengths.assign(options.sequences, options.keys);
+  harness::Shape shape; // of a run on a device
+  if (!options.device.empty()) {
+    shape.queryLengths.assign(options.sequences, options.queries);
+    shape.keyLengths.assign(options.sequences, options.keys);
+  }
   for (mlir::func::FuncOp spec : specs)
     if (llvm::Error error = !target->cudaArch.empty() ? explainCuda(options, *target, spec)
                             : options.device.empty()

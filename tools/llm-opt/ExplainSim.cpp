@@ -3,6 +3,7 @@
 #include "codegen/compile/ProgramFacts.h"
 #include "runtime/device/sim/SimDevice.h"
 #include "runtime/target/CudaTarget.h"
+#include "tools/llm-opt/DumpJson.h"
 #include "tools/llm-opt/Prepare.h"
 #include "tools/llm-opt/SimProfile.h"
 #include "tools/llm-opt/Tables.h"
@@ -207,7 +208,7 @@ llvm::Error explainSimulated(mlir::func::FuncOp function, const std::string &dev
       {"tables", tables},
       {"kernels", kernels}};
   if (json)
-    fmt::print("{}\n", facts.dump());
+    fmt::print("{}\n", dumpJson(facts));
   else
     print(facts, profiles);
   return llvm::Error::success();

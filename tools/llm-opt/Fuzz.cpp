@@ -2,6 +2,7 @@
 #include "tools/harness/Cases.h"
 #include "tools/harness/SpecGenerator.h"
 #include "tools/llm-opt/Command.h"
+#include "tools/llm-opt/DumpJson.h"
 #include "tools/llm-opt/Options.h"
 #include "tools/llm-opt/Place.h"
 #include "tools/llm-opt/Runner.h"
@@ -54,20 +55,21 @@ std::string tryOne(uint64_t seed, int64_t shapes, const Place &place, Tally &tal
 
 int fuzzCommand(int argc, char **argv) {
   CLI::App app{"Compile and run random valid specs and compare with the oracle", "llm-opt fuzz"};
+  constexpr uint64_t kMostSpecs = uint64_t{1} << 40;
   uint64_t seed = 1;
   int64_t first = 0, count = 100, shapes = 2, print = -1;
   std::string device = "auto";
   bool json = false, keepGoing = false;
   app.add_option("--seed", seed, "of all specs; spec n has a seed made of this one and n")
-      ->check(CLI::NonNegativeNumber);
+      ->check(notNegative());
   app.add_option("--first", first, "number of the first spec, to run a part of a seed's specs")
-      ->check(CLI::NonNegativeNumber);
-  app.add_option("--count", count, "specs")->check(positive());
-  app.add_option("--shapes", shapes, "random shapes for each spec")->check(positive());
+      ->check(notNegative(kMostSpecs));
+  app.add_option("--count", count, "specs")->check(positive(kMostSpecs));
+  app.add_option("--shapes", shapes, "random shapes for each spec")->check(positive(kMostCases));
   app.add_option("--device", device, kDeviceHelp);
   app.add_flag("--keep-going", keepGoing, "go on after a miss");
   app.add_flag("--json", json, "print the result as JSON");
-  app.add_option("--print", print, "only print spec number N");
+  app.add_option("--print", print, "only print spec number N")->check(notNegative(kMostSpecs));
   if (std::optional<int> code = parseOptions(app, argc, argv))
     return *code;
   if (print >= 0) {
@@ -99,7 +101,7 @@ int fuzzCommand(int argc, char **argv) {
                              {"failed", tally.failed},
                              {"cases", tally.cases},
                              {"refused", tally.refused}};
-    fmt::print("{}\n", result.dump());
+    fmt::print("{}\n", dumpJson(result));
   } else {
     for (const auto &[reason, specs] : tally.refused)
       fmt::print("refused {}: {}\n", specs, reason);

@@ -1,5 +1,6 @@
 // llm-opt import: a model description to attn IR.
 #include "tools/llm-opt/Command.h"
+#include "tools/llm-opt/DumpJson.h"
 #include "tools/llm-opt/Options.h"
 #include "tools/llm-opt/SpecFile.h"
 
@@ -126,13 +127,12 @@ Status run(const ImportOptions &options) {
   }
   std::string text;
   if (options.json)
-    text = imported.description.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n";
+    text = cli::dumpJson(imported.description, 2) + "\n";
   else if (options.output.empty())
     text = imported.ir;
   for (const std::string &note : imported.notes)
     std::fprintf(stderr, "%s: note: %s\n", options.file.c_str(), note.c_str());
-  if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout))
-    return makeStatus(StatusCode::Internal, "standard output cannot be written");
+  fmt::print("{}", text);
   return {};
 }
 

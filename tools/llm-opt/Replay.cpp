@@ -1,6 +1,7 @@
 // llm-opt replay: a request trace through scheduler, block manager and prefix cache, in
 // simulated time or with the kernels of a small model on a device.
 #include "tools/llm-opt/Command.h"
+#include "tools/llm-opt/DumpJson.h"
 #include "tools/llm-opt/Options.h"
 
 #include "runtime/base/File.h"
@@ -98,10 +99,8 @@ Status run(Options &options) {
     LLMOPT_RETURN_IF_ERROR(timeline.write(options.timeline));
   if (!options.prometheus.empty())
     LLMOPT_RETURN_IF_ERROR(writeText(options.prometheus, prometheusText(replayed->metrics)));
-  std::string text =
-      options.json ? replayJson(title, *replayed).dump(2) + "\n" : replayText(title, *replayed);
-  if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout))
-    return makeStatus(StatusCode::Internal, "standard output cannot be written");
+  fmt::print("{}", options.json ? dumpJson(replayJson(title, *replayed), 2) + "\n"
+                                : replayText(title, *replayed));
   return {};
 }
 
@@ -129,8 +128,10 @@ void addOptions(CLI::App &app, Options &options) {
       ->check(positive());
   app.add_option("--partner", options.reading.partner, "the other file of a ServeGen pair");
   app.add_option("--seed", options.reading.seed, "of everything that is sampled (0)")
-      ->check(CLI::NonNegativeNumber);
-  app.add_option("--spec", options.drafts, "drafts after each token (0)");
+      ->check(notNegative(~uint64_t{0}));
+  constexpr uint64_t kMostDrafts = 1000;
+  app.add_option("--spec", options.drafts, "drafts after each token (0)")
+      ->check(notNegative(kMostDrafts));
   app.add_option("--acceptance", replay.acceptance, "probability that a draft is right (0)");
   app.add_option("--steps-in-flight", scheduler.stepsInFlight, "D (1)")->check(positive());
   app.add_option("--budget", scheduler.tokenBudget, "tokens a step (2048)")->check(positive());

@@ -3,6 +3,7 @@
 #include "codegen/compile/CompileText.h"
 #include "runtime/device/Devices.h"
 #include "runtime/executor/ModelExecutor.h"
+#include "tools/llm-opt/Place.h"
 #include "tools/llm-opt/ReplayLayers.h"
 
 #include <fmt/format.h>
@@ -92,11 +93,12 @@ StatusOr<ReplayDeviceSource> cli::replayDevice(const std::string &name, const Mo
   if (!opened)
     return opened.status();
   std::shared_ptr<Device> device = *std::move(opened);
-  bool cpu = device->facts().kind == DeviceKind::Cpu;
-  std::string target = cpu ? "cpu" : "cuda:" + device->facts().arch;
-  KernelSource source = [=](const std::string &kernel) {
+  llvm::Expected<CompileOptions> target = cli::optionsFor(device.get());
+  if (!target)
+    return invalidArgument("{}", llvm::toString(target.takeError()));
+  KernelSource source = [scaled, options = *target](const std::string &kernel) {
     size_t group = size_t(std::stoul(kernel.substr(kernel.rfind(' ') + 1)));
-    return compileText(specOf(scaled.groups[group], kernel.starts_with("append")), target);
+    return compileText(specOf(scaled.groups[group], kernel.starts_with("append")), options);
   };
   return ReplayDeviceSource([=](const kv::ManagerOptions &memory,
                                 const SchedulerOptions &scheduler) -> StatusOr<ReplayDevice> {

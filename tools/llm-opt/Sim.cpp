@@ -4,6 +4,7 @@
 #include "runtime/device/sim/Simulator.h"
 #include "tools/llm-opt/Command.h"
 #include "tools/llm-opt/DriverLaunch.h"
+#include "tools/llm-opt/DumpJson.h"
 #include "tools/llm-opt/Options.h"
 #include "tools/llm-opt/SimLaunch.h"
 #include "tools/llm-opt/SimProfile.h"
@@ -68,7 +69,7 @@ void printTable(const ordered_json &counters, const std::string &indent = "") {
       fmt::print("{}{}\n", indent, name);
       printTable(value, indent + "  ");
     } else {
-      fmt::print("{}{:<28} {}\n", indent, name, value.dump());
+      fmt::print("{}{:<28} {}\n", indent, name, dumpJson(value));
     }
   }
 }
@@ -153,7 +154,7 @@ int simCommand(int argc, char **argv) {
   app.add_flag("--json", settings.json, "print JSON");
   app.add_option("--threads", settings.options.threads, "host threads; 0: all");
   app.add_option("--seed", settings.options.seed, "other than 0: another order of blocks and warps")
-      ->check(CLI::NonNegativeNumber);
+      ->check(notNegative(~uint64_t{0}));
   app.add_option("--orders", settings.options.orders,
                  "run in that many orders; results that differ are a fault (1)")
       ->check(positive());
@@ -178,7 +179,7 @@ int simCommand(int argc, char **argv) {
   for (const sim::Fault &warning : warnings)
     fmt::print(stderr, "llm-opt sim: warning: {}\n", warning.message());
   if (settings.json && !fault.kernel.empty())
-    fmt::print("{}\n", ordered_json{{"fault", toJson(fault)}}.dump(2));
+    fmt::print("{}\n", dumpJson(ordered_json{{"fault", toJson(fault)}}, 2));
   if (!status.ok()) {
     fmt::print(stderr, "llm-opt sim: {}\n", status.message());
     return 1;
@@ -191,7 +192,7 @@ int simCommand(int argc, char **argv) {
   if (settings.profile)
     result["profile"] = profileJson(profile);
   if (settings.json) {
-    fmt::print("{}\n", result.dump(2));
+    fmt::print("{}\n", dumpJson(result, 2));
     return 0;
   }
   printTable(result["counters"]);

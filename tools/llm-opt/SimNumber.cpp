@@ -1,6 +1,7 @@
 #include "tools/llm-opt/SimNumber.h"
 
 #include "runtime/base/Half.h"
+#include "runtime/base/Json.h"
 
 #include <nlohmann/json.hpp>
 
@@ -47,8 +48,8 @@ Status appendInteger(std::vector<uint8_t> &bytes, NpyType type, const json &valu
   constexpr int64_t kLeast = std::numeric_limits<T>::min();
   std::optional<int64_t> number = integerOf(value);
   if (!number || *number < kLeast || *number > int64_t{most})
-    return invalidArgument("{} is no {}; integers from {} to {} are allowed", value.dump(),
-                           toString(type), kLeast, int64_t{most});
+    return invalidArgument("{} is no {}; integers from {} to {} are allowed",
+                           runtime::shortJson(value), toString(type), kLeast, int64_t{most});
   append(bytes, static_cast<T>(*number));
   return {};
 }
@@ -61,9 +62,10 @@ Status appendFloat(std::vector<uint8_t> &bytes, NpyType type, const json &value)
                                         : std::numeric_limits<double>::max();
   double number = value.get<double>();
   if (std::fabs(number) > most)
-    return invalidArgument("{} is no {}; numbers from {} to {} are allowed", value.dump(),
-                           toString(type), -most, most);
-  appendConverted(bytes, type, number);
+    return invalidArgument("{} is no {}; numbers from {} to {} are allowed",
+                           runtime::shortJson(value), toString(type), -most, most);
+  bytes.resize(bytes.size() + runtime::bytesOf(type));
+  storeConverted(&bytes[bytes.size() - runtime::bytesOf(type)], type, number);
   return {};
 }
 
@@ -81,14 +83,14 @@ runtime::StatusOr<uint64_t> readCount(const json &value, const char *key, uint64
                                       uint64_t most) {
   std::optional<int64_t> number = integerOf(value);
   if (!number || *number < 0 || uint64_t(*number) < least || uint64_t(*number) > most)
-    return invalidArgument("'{}' is {}; an integer from {} to {} is wanted", key, value.dump(),
-                           least, most);
+    return invalidArgument("'{}' is {}; an integer from {} to {} is wanted", key,
+                           runtime::shortJson(value), least, most);
   return uint64_t(*number);
 }
 
 Status appendNumber(std::vector<uint8_t> &bytes, NpyType type, const json &value) {
   if (!value.is_number())
-    return invalidArgument("{} is no number", value.dump());
+    return invalidArgument("{} is no number", runtime::shortJson(value));
   switch (type) {
   case NpyType::F16:
   case NpyType::BF16:
@@ -111,27 +113,28 @@ Status appendNumber(std::vector<uint8_t> &bytes, NpyType type, const json &value
   return {};
 }
 
-void appendConverted(std::vector<uint8_t> &bytes, NpyType type, double value) {
+void storeConverted(uint8_t *to, NpyType type, double value) {
+  auto store = [&](auto element) { std::memcpy(to, &element, sizeof(element)); };
   switch (type) {
   case NpyType::F16:
-    return append(bytes, runtime::f32ToF16(static_cast<float>(value)));
+    return store(runtime::f32ToF16(static_cast<float>(value)));
   case NpyType::BF16:
-    return append(bytes, runtime::f32ToBf16(static_cast<float>(value)));
+    return store(runtime::f32ToBf16(static_cast<float>(value)));
   case NpyType::F32:
-    return append(bytes, static_cast<float>(value));
+    return store(static_cast<float>(value));
   case NpyType::F64:
-    return append(bytes, value);
+    return store(value);
   case NpyType::I8:
-    return append(bytes, static_cast<int8_t>(static_cast<int64_t>(value)));
+    return store(static_cast<int8_t>(static_cast<int64_t>(value)));
   case NpyType::U8:
   case NpyType::Bool:
-    return append(bytes, static_cast<uint8_t>(static_cast<int64_t>(value)));
+    return store(static_cast<uint8_t>(static_cast<int64_t>(value)));
   case NpyType::I32:
-    return append(bytes, static_cast<int32_t>(static_cast<int64_t>(value)));
+    return store(static_cast<int32_t>(static_cast<int64_t>(value)));
   case NpyType::U32:
-    return append(bytes, static_cast<uint32_t>(static_cast<int64_t>(value)));
+    return store(static_cast<uint32_t>(static_cast<int64_t>(value)));
   case NpyType::I64:
-    return append(bytes, static_cast<int64_t>(value));
+    return store(static_cast<int64_t>(value));
   }
 }
 

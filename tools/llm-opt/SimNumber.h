@@ -24,7 +24,7 @@ runtime::StatusOr<uint64_t> readCount(const nlohmann::json &value, const char *k
 runtime::Status appendNumber(std::vector<uint8_t> &bytes, runtime::NpyType type,
                              const nlohmann::json &value);
 
-/// Appends a value that need not fit: integers keep its lowest bits.
-void appendConverted(std::vector<uint8_t> &bytes, runtime::NpyType type, double value);
+/// Writes an element of `type` with a value that need not fit: integers keep its lowest bits.
+void storeConverted(uint8_t *to, runtime::NpyType type, double value);
 
 } // namespace llmopt::cli

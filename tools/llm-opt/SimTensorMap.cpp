@@ -1,5 +1,6 @@
 #include "tools/llm-opt/SimTensorMap.h"
 
+#include "runtime/base/Json.h"
 #include "tools/llm-opt/SimNumber.h"
 
 #include <limits>
@@ -47,7 +48,7 @@ Status readNumbers(const json &entry, const char *key, size_t count, std::array<
   const json &list = entry[key];
   if (!list.is_array() || list.size() != count)
     return invalidArgument("'{}' is {}; {} numbers are wanted, the innermost dimension first", key,
-                           list.dump(), count);
+                           runtime::shortJson(list), count);
   for (size_t i = 0; i < count; ++i) {
     runtime::StatusOr<uint64_t> number = readCount(list[i], key, 0, std::numeric_limits<T>::max());
     if (!number)
@@ -97,9 +98,11 @@ runtime::StatusOr<sim::EncodedTensorMap> readTensorMap(const json &entry,
       known = true;
     }
   if (!known)
-    return invalidArgument("'swizzle' is {}; 0, 32, 64 and 128 are allowed", swizzle.dump());
+    return invalidArgument("'swizzle' is {}; 0, 32, 64 and 128 are allowed",
+                           runtime::shortJson(swizzle));
   if (outside != "zero" && outside != "nan")
-    return invalidArgument("'outside' is {}; \"zero\" and \"nan\" are allowed", outside.dump());
+    return invalidArgument("'outside' is {}; \"zero\" and \"nan\" are allowed",
+                           runtime::shortJson(outside));
   map.fill = outside == "nan" ? sim::TensorFill::Nan : sim::TensorFill::Zero;
   return encode(map);
 }

@@ -1,6 +1,7 @@
 // See SpecFile.h.
 #include "tools/llm-opt/SpecFile.h"
 #include "codegen/compile/Compile.h"
+#include "codegen/compile/Nesting.h"
 #include "runtime/bundle/BundleIO.h"
 
 #include "mlir/Bytecode/BytecodeReader.h"
@@ -60,6 +61,11 @@ std::string notASpec(const llvm::MemoryBuffer &buffer) {
 
 std::unique_ptr<SpecFile> SpecFile::parse(std::unique_ptr<llvm::MemoryBuffer> buffer,
                                           const std::string &name) {
+  if (auto place = irNestedTooDeep(std::string_view(buffer->getBuffer()))) {
+    fmt::print(stderr, "llm-opt: {}:{}:{}: nested too deeply; {} levels are allowed\n", name,
+               place->first, place->second, kMaxIrNesting);
+    return nullptr;
+  }
   auto file = std::make_unique<SpecFile>();
   file->file = name;
   DialectRegistry registry;

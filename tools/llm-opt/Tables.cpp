@@ -114,9 +114,23 @@ private:
     add(BufferRole::Items, items.bytes());
     add(BufferRole::Rows, reads.rowBytes());
     add(BufferRole::Sequences, reads.sequenceBytes());
-    add(BufferRole::Scalars, whole(program.scalars.size() * sizeof(uint64_t)));
-    uint64_t counting = items.bytes() > 0 ? plan.workers : 0; // two numbers each
-    add(BufferRole::Counters, whole(counting * 2 * sizeof(uint64_t)));
+    if (items.bytes() > 0) // without items it is launched, and reads nothing more
+      add(BufferRole::Scalars, scalarBytes());
+    Sectors counters; // two numbers of each worker that has items
+    constexpr uint64_t kCounters = 2 * sizeof(uint64_t);
+    for (uint32_t w = 0; w < plan.workers; ++w)
+      if (attend.itemOffsets[w] < attend.itemOffsets[w + 1])
+        counters.touch(w * kCounters, kCounters);
+    add(BufferRole::Counters, counters.bytes());
+  }
+
+  /// Of run-time numbers. One that has a value for each head is read from that array instead.
+  double scalarBytes() const {
+    Sectors sectors;
+    for (size_t i = 0; i < program.scalars.size(); ++i)
+      if (program.scalars[i].perHeadBuffer < 0)
+        sectors.touch(i * sizeof(uint64_t), sizeof(uint64_t));
+    return sectors.bytes();
   }
 
   void addMerge() {

@@ -2,6 +2,7 @@
 // shapes, all of them with one compiled program.
 #include "tools/harness/Cases.h"
 #include "tools/llm-opt/Command.h"
+#include "tools/llm-opt/DumpJson.h"
 #include "tools/llm-opt/Options.h"
 #include "tools/llm-opt/Place.h"
 #include "tools/llm-opt/Prepare.h"
@@ -44,7 +45,8 @@ llvm::Expected<std::vector<harness::Case>> casesOf(const harness::Spec &spec,
     // Dense arrays have one length for all: what would run is not what was asked for.
     llvm::Expected<harness::Shape> fitted = harness::fit(spec, *shape);
     if (!fitted)
-      return fitted.takeError();
+      return llvm::createStringError(
+          fmt::format("--shape {}: {}", lengthsText(*shape), llvm::toString(fitted.takeError())));
     if (lengthsText(*fitted) != lengthsText(*shape))
       return llvm::createStringError(
           fmt::format("--shape {}: the spec's types have no such lengths; the nearest that they "
@@ -78,7 +80,7 @@ void print(const Options &options, const std::string &spec, const std::string &n
                            {"worst", report.worst},
                            {"worst_lse", report.worstLse},
                            {"failure", report.failure}};
-    fmt::print("{}\n", line.dump());
+    fmt::print("{}\n", dumpJson(line));
     return;
   }
   const char *word = result.refused ? "refused" : report.passed ? "ok" : "FAILED";
@@ -129,10 +131,9 @@ int verifyCommand(int argc, char **argv) {
   app.add_option("--device", options.device, kDeviceHelp);
   app.add_option("--func", options.function, "the spec function; default: all of a file");
   CLI::Option *shape = app.add_option("--shape", options.shape, kShapeHelp);
-  app.add_option("--seed", options.seed, "of the random data and shapes")
-      ->check(CLI::NonNegativeNumber);
+  app.add_option("--seed", options.seed, "of the random data and shapes")->check(notNegative());
   app.add_option("--count", options.count, "random shapes, all on one compiled program (20)")
-      ->check(positive());
+      ->check(positive(kMostCases));
   app.add_option("--cases", options.cases, "random, or hard: the shapes that break kernels as well")
       ->excludes(shape);
   app.add_flag("--graph", options.graph,

@@ -33,6 +33,14 @@ static constexpr Command commands[] = {
      cli::replayCommand},
 };
 
+/// `code`, or 1 and a message if not all of standard output could be written.
+static int flushed(const std::string &name, int code) {
+  if (std::fflush(stdout) == 0 && !std::ferror(stdout))
+    return code;
+  std::fprintf(stderr, "%s: standard output cannot be written; is its disk full?\n", name.c_str());
+  return 1;
+}
+
 /// Run `command` with argv[first], ... as its arguments.
 static int runCommand(const Command &command, int first, int argc, char **argv) {
   std::string name = std::string("llm-opt ") + command.name;
@@ -43,17 +51,20 @@ static int runCommand(const Command &command, int first, int argc, char **argv) 
     std::fprintf(stderr, "%s: %s\n", name.c_str(), status.message().c_str());
     return 1;
   }
+  auto fail = [&](const std::string &message) {
+    std::fprintf(stderr, "%s: %s\n", name.c_str(), message.c_str());
+    return 1;
+  };
   try {
-    return command.run(int(arguments.size()) - 1, arguments.data());
+    return flushed(name, command.run(int(arguments.size()) - 1, arguments.data()));
   } catch (const std::bad_alloc &) {
-    std::fprintf(stderr, "%s: no memory for this call; try shorter sequences\n", name.c_str());
+    return fail("no memory for this call; shorter sequences and smaller arrays need less");
   } catch (const std::length_error &) {
-    std::fprintf(stderr, "%s: an array of this call is too long; try shorter sequences\n",
-                 name.c_str());
+    return fail("an array of this call is too long; try shorter sequences");
   } catch (const std::exception &error) {
-    std::fprintf(stderr, "%s: this should not happen: %s\n", name.c_str(), error.what());
+    // Printing throws where standard output cannot be written.
+    return flushed(name, 0) ? 1 : fail("this should not happen: " + std::string(error.what()));
   }
-  return 1;
 }
 
 int main(int argc, char **argv) {
@@ -76,7 +87,7 @@ int main(int argc, char **argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success &success) {
-    return app.exit(success);
+    return flushed("llm-opt", app.exit(success));
   } catch (const CLI::Error &error) {
     std::fprintf(stderr, "llm-opt: %s; 'llm-opt --help' lists the commands\n", error.what());
     return 1;

@@ -21,9 +21,11 @@ GlobalMemory::GlobalMemory(GlobalMemory &&) noexcept = default;
 GlobalMemory &GlobalMemory::operator=(GlobalMemory &&) noexcept = default;
 
 Status GlobalMemory::add(const void *data, size_t bytes, std::string name, Access access) {
-  if (bytes == 0)
-    return {};
   auto begin = reinterpret_cast<uint64_t>(data);
+  if (bytes == 0) {
+    empty.push_back({begin, begin, std::move(name), access});
+    return {};
+  }
   uint64_t end = begin + bytes;
   if (!data || end < begin || end > kSharedWindow)
     return runtime::invalidArgument("buffer '{}' of {} bytes at {:#x} is no memory of the host",
@@ -42,9 +44,14 @@ Status GlobalMemory::remove(const void *data) {
   auto begin = reinterpret_cast<uint64_t>(data);
   auto it = std::lower_bound(sorted.begin(), sorted.end(), begin,
                              [](const Buffer &b, uint64_t at) { return b.begin < at; });
-  if (it == sorted.end() || it->begin != begin)
+  if (it != sorted.end() && it->begin == begin) {
+    sorted.erase(it);
+    return {};
+  }
+  auto none = std::ranges::find(empty, begin, &Buffer::begin);
+  if (none == empty.end())
     return runtime::makeStatus(runtime::StatusCode::NotFound, "no buffer begins at {:#x}", begin);
-  sorted.erase(it);
+  empty.erase(none);
   return {};
 }
 
@@ -57,23 +64,35 @@ const GlobalMemory::Buffer *GlobalMemory::find(uint64_t address, uint64_t bytes)
 }
 
 std::string GlobalMemory::describe(uint64_t address) const {
-  if (sorted.empty())
-    return "no buffer is registered";
   auto after = std::upper_bound(sorted.begin(), sorted.end(), address,
                                 [](uint64_t at, const Buffer &b) { return at < b.end; });
   auto size = [](const Buffer &b) { return b.end - b.begin; };
   if (after != sorted.end() && address >= after->begin)
     return fmt::format("byte {} of '{}' ({} bytes)", address - after->begin, after->name,
                        size(*after));
-  bool below = after != sorted.begin();
-  bool above = after != sorted.end();
-  if (below && (!above || address - (after - 1)->end < after->begin - address)) {
-    const Buffer &b = *(after - 1);
-    return fmt::format("{} bytes after the end of '{}' ({} bytes)", address - b.end, b.name,
-                       size(b));
-  }
-  return fmt::format("{} bytes before '{}' ({} bytes)", after->begin - address, after->name,
-                     size(*after));
+  const Buffer *nearest = nullptr;
+  auto distance = [&](const Buffer &b) {
+    return address < b.begin ? b.begin - address : address - b.end;
+  };
+  auto consider = [&](const Buffer &b) {
+    if (!nearest || distance(b) < distance(*nearest))
+      nearest = &b;
+  };
+  // Of two at the same distance an empty one: an address in it is never in bounds.
+  std::ranges::for_each(empty, consider);
+  if (after != sorted.end())
+    consider(*after);
+  if (after != sorted.begin())
+    consider(*(after - 1));
+  if (!nearest)
+    return "no buffer is registered";
+  std::string names = fmt::format("'{}'", nearest->name);
+  for (const Buffer &other : empty)
+    if (&other != nearest && size(*nearest) == 0 && other.begin == nearest->begin)
+      names += fmt::format(", '{}'", other.name);
+  return fmt::format("{} bytes {} {} ({} bytes)", distance(*nearest),
+                     address < nearest->begin ? "before" : "after the end of", names,
+                     size(*nearest));
 }
 
 runtime::StatusOr<const std::vector<uint64_t> *> GlobalMemory::variables(const Module &module) {

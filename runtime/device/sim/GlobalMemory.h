@@ -34,12 +34,13 @@ public:
 
   /// Lets kernels use [data, data + bytes). The memory stays the caller's and
   /// must live until it is removed. InvalidArgument if it overlaps a buffer that
-  /// is there already; nothing happens for 0 bytes.
+  /// is there already. One of 0 bytes, at any address, is known by its name alone.
   runtime::Status add(const void *data, size_t bytes, std::string name, Access access);
-  /// Takes away the buffer that begins at `data`; NotFound if there is none.
+  /// Takes away the buffer that begins at `data`, an empty one if there is no other; NotFound
+  /// without.
   runtime::Status remove(const void *data);
 
-  /// Sorted by address.
+  /// Sorted by address, without empty ones.
   const std::vector<Buffer> &buffers() const { return sorted; }
   /// The buffer that holds all of [address, address + bytes), or null.
   const Buffer *find(uint64_t address, uint64_t bytes) const;
@@ -55,6 +56,7 @@ private:
   struct Instance;
 
   std::vector<Buffer> sorted;
+  std::vector<Buffer> empty;                               ///< in the order in which they came
   std::map<uint64_t, std::unique_ptr<Instance>> instances; ///< by the program's id
 };
 

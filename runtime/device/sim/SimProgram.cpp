@@ -108,8 +108,12 @@ Status SimProgram::registerBuffers(const KernelCall &call) const {
     std::memcpy(&address, call.params.data() + at, sizeof(address));
     const bundle::Buffer &buffer = held.buffers[held.slots[i].buffer];
     auto allocation = simDevice->allocationOf(address);
-    if (!allocation)
-      continue; // absent; a kernel that reads it all the same has a fault
+    if (!allocation) { // absent or empty; a kernel that reads it all the same has a fault
+      LLMOPT_RETURN_IF_ERROR(memory.add(reinterpret_cast<const void *>(address), 0, buffer.name,
+                                        sim::Access::ReadOnly));
+      registered.push_back(address);
+      continue;
+    }
     Entry &entry = entries[buffer.role >= BufferRole::ItemOffsets ? address : allocation->first];
     entry.end = allocation->first + allocation->second;
     entry.names += (entry.names.empty() ? "" : ", ") + buffer.name;

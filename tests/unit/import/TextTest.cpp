@@ -39,5 +39,16 @@ TEST(JsonText, keys_are_located_through_strings_and_lists) {
   EXPECT_EQ(text->locate("/b"), "f:2:2");
   EXPECT_EQ(text->locate("/b/c"), "f:2:8");
   EXPECT_EQ(text->locate("/e"), "f:4:2");
+  EXPECT_EQ(text->locate("/a/0"), "f:1:8");
+  EXPECT_EQ(text->locate("/a/0/x"), "f:1:9");
+  EXPECT_EQ(text->locate("/a/1"), "f:1:18");
+  EXPECT_EQ(text->locate("/b/c/d"), "f:3:4");
   EXPECT_EQ(text->locate("/none"), "f");
+  EXPECT_EQ(text->locate("/a/2"), "f");
+  EXPECT_EQ(JsonText::parse("{\"a\": 1, \"b\": [[1, -2.5e3], [true, [null]]],\n\"a\": 2}", "f")
+                ->locate("/a"),
+            "f:2:1"); // of equal keys the last
+  EXPECT_EQ(
+      JsonText::parse("{\"b\":[[1,-2.5e3],\n[true,[null,7]],{\"c\":{}}]}", "f")->locate("/b/1/1/1"),
+      "f:2:13");
 }

@@ -165,7 +165,11 @@ TEST_F(Traces, MalformedLinesAreRefusedWithFileLineAndWhatIsAllowed) {
       {"{\"timestamp\": 0, \"input_length\": 3, \"output_length\": 1, \"hash_ids\": [\"x\"]}\n",
        "1: hash_ids has \"x\"; ids are integers of 0 or more"},
       {"{\"timestamp\": 0, \"input_length\": 3, \"output_length\": 1, \"hash_ids\": [1]}\n{oops\n",
-       "2: not a JSON object: '{oops'; each line is one request"},
+       "2: column 2: invalid JSON: syntax error while parsing object key - invalid literal; last "
+       "read: '{o'; expected string literal; each line is one request"},
+      {"{\"timestamp\": 0, \"input_length\": 1e400}\n",
+       "1: column 34: invalid JSON: the number 1e400 is too large; up to 1.8e308 are allowed; each "
+       "line is one request"},
       {"TIMESTAMP,ContextTokens,GeneratedTokens\nyesterday,1,2\n",
        "2: TIMESTAMP is 'yesterday'; 'YYYY-MM-DD HH:MM:SS.fraction' is expected"},
       {"TIMESTAMP,ContextTokens,GeneratedTokens\n2023-02-30 00:00:00,1,2\n",

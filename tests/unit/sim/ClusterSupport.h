@@ -31,9 +31,8 @@ inline Outcome execute(const std::string &body, uint32_t blocks = 4, uint32_t th
                                 kTensorShared));
   if (!module)
     return outcome;
-  GlobalMemory memory;
-  EXPECT_TRUE(memory.add(in.storage.data(), in.storage.size(), "in", Access::ReadOnly).ok());
-  EXPECT_TRUE(memory.add(outcome.out.data(), 4096, "out", Access::ReadWrite).ok());
+  Arrays memory;
+  memory.in(in.storage, "in").out(outcome.out, "out");
   Params params;
   params.add(in.storage.data()).add(outcome.out.data());
   Launch launch{"k", {blocks, 1, 1}, {threads, 1, 1}, 0, params.span(), cluster};

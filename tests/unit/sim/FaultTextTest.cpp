@@ -226,15 +226,7 @@ void expectMessage(const Mistake &mistake) {
   if (here != std::string::npos)
     body.replace(here, 5, "\n  .loc 1 7 3\n  ");
   std::string text =
-      kernelText(R"(
-  mov.u32 %r63, s;
-  .loc 1 5 3
-  shr.u32 %r1, %r0, 5;
-  shl.b32 %r2, %r0, 2;
-  mul.wide.u32 %d2, %r0, 4;
-  add.u64 %d3, %d0, %d2;
-  add.u64 %d4, %d1, %d2;
-)" + body,
+      kernelText(std::string("\n  .loc 1 5 3") + kWordAddresses + body,
                  ".shared .align 1024 .b8 s[4096];\n.shared .align 8 .b64 bar;", "sm_90a") +
       ".file 1 \"k.cu\"\n//llmopt.spec 1 6 spec.mlir:2\n"
       "//llmopt.spec 7 9 spec.mlir:3\n";

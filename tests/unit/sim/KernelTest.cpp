@@ -35,11 +35,6 @@ std::optional<std::string> plainPtx(const std::string &arch) {
                       arch, {"--fmad=false"});
 }
 
-template <typename T>
-void addBuffer(GlobalMemory &memory, std::vector<T> &data, const char *name, Access access) {
-  ASSERT_TRUE(memory.add(data.data(), data.size() * sizeof(T), name, access).ok());
-}
-
 /// P and O are rounded to bf16 (2^-9 relative each); the row sum is not, which
 /// is the error of P once more.
 void expectRow(const RowResult &expected, const uint16_t *out, const std::string &what) {
@@ -64,12 +59,8 @@ public:
 
   runtime::StatusOr<Counters> execute(const Module &module, const Options &options = {},
                                       Fault *fault = nullptr) {
-    GlobalMemory memory;
-    addBuffer(memory, q, "q", Access::ReadOnly);
-    addBuffer(memory, k, "k", Access::ReadOnly);
-    addBuffer(memory, v, "v", Access::ReadOnly);
-    addBuffer(memory, out, "out", Access::ReadWrite);
-    addBuffer(memory, lse, "lse", Access::ReadWrite);
+    Arrays memory;
+    memory.in(q, "q").in(k, "k").in(v, "v").out(out, "out").out(lse, "lse");
     Params params;
     params.add(q.data()).add(k.data()).add(v.data()).add(out.data()).add(lse.data());
     params.add(c.queries).add(c.keys).add(c.group);
@@ -234,15 +225,15 @@ TEST(Kernel, PagedDecodeWithSplitsOnEveryArchitecture) {
     std::vector<float> partial(kSequences * kHeads * kSplits * kDim, NAN),
         lse(kSequences * kHeads * kSplits, NAN);
     std::vector<uint16_t> out(q.size(), 0xffff);
-    GlobalMemory memory;
-    addBuffer(memory, q, "q", Access::ReadOnly);
-    addBuffer(memory, k, "k", Access::ReadOnly);
-    addBuffer(memory, v, "v", Access::ReadOnly);
-    addBuffer(memory, table, "table", Access::ReadOnly);
-    addBuffer(memory, lengths, "lengths", Access::ReadOnly);
-    addBuffer(memory, partial, "partial", Access::ReadWrite);
-    addBuffer(memory, lse, "lse", Access::ReadWrite);
-    addBuffer(memory, out, "out", Access::ReadWrite);
+    Arrays memory;
+    memory.in(q, "q")
+        .in(k, "k")
+        .in(v, "v")
+        .in(table, "table")
+        .in(lengths, "lengths")
+        .out(partial, "partial")
+        .out(lse, "lse")
+        .out(out, "out");
     double scale = 1 / std::sqrt(double(kDim));
     Params params;
     params.add(q.data()).add(k.data()).add(v.data()).add(table.data()).add(lengths.data());
@@ -283,9 +274,8 @@ TEST(Kernel, PlainCodeEqualsTheHosts) {
     ASSERT_TRUE(module);
     std::vector<unsigned long long> integers(kThreads * kIntegerOps);
     std::vector<float> floats(kThreads * kFloatOps);
-    GlobalMemory memory;
-    addBuffer(memory, integers, "integers", Access::ReadWrite);
-    addBuffer(memory, floats, "floats", Access::ReadWrite);
+    Arrays memory;
+    memory.out(integers, "integers").out(floats, "floats");
     Params first, second;
     first.add(integers.data()).add(int{kIntegerOps});
     second.add(floats.data()).add(int{kFloatOps});
@@ -321,10 +311,8 @@ TEST(Kernel, CallsConstantsAtomicsAndVariables) {
   std::vector<int> done(2);
   for (size_t i = 0; i < in.size(); ++i)
     in[i] = static_cast<float>(i % 7) - 3;
-  GlobalMemory memory;
-  addBuffer(memory, in, "in", Access::ReadOnly);
-  addBuffer(memory, out, "out", Access::ReadWrite);
-  addBuffer(memory, done, "done", Access::ReadWrite);
+  Arrays memory;
+  memory.in(in, "in").out(out, "out").out(done, "done");
   std::vector<std::byte> bytes(24 + sizeof(shape));
   const void *pointers[3] = {in.data(), out.data(), done.data()};
   std::memcpy(bytes.data(), pointers, 24);
@@ -352,9 +340,8 @@ TEST(Kernel, BlocksMayWaitForEachOther) {
   LLMOPT_REQUIRE_PTX(ptx);
   auto module = load(*ptx);
   std::vector<uint32_t> gate(3), out(16);
-  GlobalMemory memory;
-  addBuffer(memory, gate, "gate", Access::ReadWrite);
-  addBuffer(memory, out, "out", Access::ReadWrite);
+  Arrays memory;
+  memory.out(gate, "gate").out(out, "out");
   Params params;
   params.add(gate.data()).add(out.data());
   auto counters = run(*module, memory, {"meet", {8, 1, 1}, {64, 1, 1}, 0, params.span()});
@@ -367,8 +354,8 @@ TEST(Kernel, AFailedAssertionIsAFaultWithItsText) {
   LLMOPT_REQUIRE_PTX(ptx);
   auto module = load(*ptx);
   std::vector<int> in = {1, 2, 300, 4};
-  GlobalMemory memory;
-  addBuffer(memory, in, "in", Access::ReadOnly);
+  Arrays memory;
+  memory.in(in, "in");
   Params params;
   params.add(in.data());
   Fault fault;

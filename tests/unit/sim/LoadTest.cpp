@@ -18,6 +18,25 @@ TEST(Load, UnknownInstructionIsLocated) {
             "Unsupported: bad.ptx:16: unsupported instruction 'frobnicate.b32 %r1, %r2'");
 }
 
+TEST(Load, TheTargetIsOneThatThereIs) {
+  auto target = [](std::string_view name) {
+    return loadError(fmt::format(".version 8.0\n\n.target {}\n.address_size 64\n", name));
+  };
+  for (const char *name : {"sm_52", "sm_80", "sm_87", "sm_90a", "sm_100f", "sm_121", "sm_80, debug",
+                           "sm_80, texmode_independent"})
+    EXPECT_EQ(target(name), "loaded") << name;
+  for (const char *name : {"sm_9999", "sm_81", "sm_80a", "sm_90f"})
+    EXPECT_TRUE(target(name).starts_with(fmt::format(
+        "InvalidArgument: bad.ptx:3: .target: there is no architecture '{}'; sm_50, ", name)))
+        << target(name);
+  for (const char *name : {"sm_90b", "compute_80", "sm_", "hopper"})
+    EXPECT_EQ(target(name), fmt::format("InvalidArgument: bad.ptx:3: '.target {}' is no "
+                                        "architecture; write for example sm_80 or sm_90a",
+                                        name));
+  EXPECT_EQ(target("sm_80, map_f64_to_f32"),
+            "Unsupported: bad.ptx:3: unsupported option of the target 'map_f64_to_f32'");
+}
+
 TEST(Load, ParametersHaveDifferentNames) {
   EXPECT_EQ(loadError(".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry k(\n"
                       ".param .u64 a,\n.param .u64 a)\n{ ret; }\n"),

@@ -258,3 +258,25 @@ TEST(GlobalMemory, RefusesOverlapAndForgetsRemovedBuffers) {
   EXPECT_EQ(memory.remove(data.data()).code(), llmopt::runtime::StatusCode::NotFound);
   EXPECT_EQ(memory.find(at, 4), nullptr);
 }
+
+// An address in an empty array is in no bounds; its neighbour has nothing to do with it.
+TEST(GlobalMemory, NamesEmptyBuffers) {
+  GlobalMemory memory;
+  std::vector<uint32_t> data(8);
+  auto at = reinterpret_cast<uint64_t>(data.data());
+  ASSERT_TRUE(memory.add(data.data(), 16, "low", Access::ReadWrite).ok());
+  ASSERT_TRUE(memory.add(data.data() + 4, 0, "none", Access::ReadOnly).ok());
+  ASSERT_TRUE(memory.add(data.data() + 6, 8, "high", Access::ReadOnly).ok());
+  ASSERT_TRUE(memory.add(nullptr, 0, "absent", Access::ReadOnly).ok());
+  ASSERT_TRUE(memory.add(nullptr, 0, "missing", Access::ReadOnly).ok());
+  EXPECT_EQ(memory.buffers().size(), 2u);
+  EXPECT_EQ(memory.find(at + 16, 1), nullptr);
+  EXPECT_EQ(memory.describe(at + 16), "0 bytes after the end of 'none' (0 bytes)");
+  EXPECT_EQ(memory.describe(at + 21), "3 bytes before 'high' (8 bytes)");
+  EXPECT_EQ(memory.describe(at + 12), "byte 12 of 'low' (16 bytes)");
+  EXPECT_EQ(memory.describe(4), "4 bytes after the end of 'absent', 'missing' (0 bytes)");
+  EXPECT_TRUE(memory.remove(nullptr).ok());
+  EXPECT_EQ(memory.describe(4), "4 bytes after the end of 'missing' (0 bytes)");
+  EXPECT_TRUE(memory.remove(data.data() + 4).ok());
+  EXPECT_EQ(memory.describe(at + 16), "0 bytes after the end of 'low' (16 bytes)");
+}

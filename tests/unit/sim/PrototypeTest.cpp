@@ -34,15 +34,8 @@ struct Attention {
 
   runtime::StatusOr<Counters> execute(const Module &module, const Options &options,
                                       Fault *fault = nullptr) {
-    GlobalMemory memory;
-    auto add = [&](auto &data, const char *name, Access access) {
-      EXPECT_TRUE(memory.add(data.data(), data.size() * sizeof(data[0]), name, access).ok());
-    };
-    add(q, "q", Access::ReadOnly);
-    add(k, "k", Access::ReadOnly);
-    add(v, "v", Access::ReadOnly);
-    add(out, "out", Access::ReadWrite);
-    add(lse, "lse", Access::ReadWrite);
+    Arrays memory;
+    memory.in(q, "q").in(k, "k").in(v, "v").out(out, "out").out(lse, "lse");
     Params params;
     params.add(map(q, shape.queries, shape.heads)).add(map(k, shape.keys, shape.kvHeads));
     params.add(map(v, shape.keys, shape.kvHeads)).add(out.data()).add(lse.data());

@@ -126,6 +126,10 @@ TEST(SimDevice, AKernelOutsideItsArraysIsStopped) {
   KernelCall stale{0, freed};
   status = s.stream->launch(*s.program, {&stale, 1}, 1);
   EXPECT_FALSE(status.ok());
+  EXPECT_EQ(s.device->lastFault()->buffer, "0 bytes after the end of 'in' (0 bytes)");
+  std::memset(&freed[64], 0, 8); // an array without elements has no address
+  EXPECT_FALSE(s.stream->launch(*s.program, {&stale, 1}, 1).ok());
+  EXPECT_EQ(s.device->lastFault()->buffer, "0 bytes after the end of 'in' (0 bytes)");
 }
 
 TEST(SimDevice, RefusesWhatItCannotRun) {

@@ -10,8 +10,7 @@ using namespace llmopt::sim::test;
 
 namespace {
 
-/// Runs a body with %r2 = shared address and %d3 = input, %d4 = output address
-/// of the thread's word, %r1 = its warp.
+/// Runs a body behind kWordAddresses.
 struct StrictRun {
   std::vector<uint32_t> in = std::vector<uint32_t>(1024), out = std::vector<uint32_t>(1024);
   RunResult result;
@@ -19,16 +18,9 @@ struct StrictRun {
   explicit StrictRun(const std::string &body, uint32_t threads = 128, uint32_t blocks = 1,
                      Options options = {1}) {
     std::iota(in.begin(), in.end(), 1000);
-    result = runKernel(kernelText(R"(
-  mov.u32 %r63, s;
-  shr.u32 %r1, %r0, 5;
-  shl.b32 %r2, %r0, 2;
-  mul.wide.u32 %d2, %r0, 4;
-  add.u64 %d3, %d0, %d2;
-  add.u64 %d4, %d1, %d2;
-)" + body,
-                                  ".shared .align 16 .b8 s[4096];\n.global .u32 counter;"),
-                       in, out, {threads, 1, 1}, {blocks, 1, 1}, 0, options);
+    result = runKernel(
+        kernelText(kWordAddresses + body, ".shared .align 16 .b8 s[4096];\n.global .u32 counter;"),
+        in, out, {threads, 1, 1}, {blocks, 1, 1}, 0, options);
   }
 };
 

@@ -24,6 +24,23 @@ private:
   std::vector<std::byte> bytes;
 };
 
+/// Memory whose buffers are vectors.
+class Arrays : public GlobalMemory {
+public:
+  template <typename T> Arrays &in(const std::vector<T> &data, const char *name) {
+    return add(data, name, Access::ReadOnly);
+  }
+  template <typename T> Arrays &out(const std::vector<T> &data, const char *name) {
+    return add(data, name, Access::ReadWrite);
+  }
+
+private:
+  template <typename T> Arrays &add(const std::vector<T> &data, const char *name, Access access) {
+    EXPECT_TRUE(GlobalMemory::add(data.data(), data.size() * sizeof(T), name, access).ok()) << name;
+    return *this;
+  }
+};
+
 /// Loads PTX that must be right.
 std::shared_ptr<const Module> load(std::string_view ptx);
 
@@ -32,6 +49,17 @@ std::shared_ptr<const Module> load(std::string_view ptx);
 /// %d0 = in, %d1 = out and %r0 = thread, and runs `body`.
 std::string kernelText(std::string_view body, std::string_view declarations = "",
                        std::string_view target = "sm_90");
+
+/// For a body with `s` in shared memory: %r2 = shared, %d3 = input, %d4 = output address of the
+/// thread's word, %r1 = its warp.
+inline constexpr const char *kWordAddresses = R"(
+  mov.u32 %r63, s;
+  shr.u32 %r1, %r0, 5;
+  shl.b32 %r2, %r0, 2;
+  mul.wide.u32 %d2, %r0, 4;
+  add.u64 %d3, %d0, %d2;
+  add.u64 %d4, %d1, %d2;
+)";
 
 struct RunResult {
   runtime::Status status;
@@ -52,9 +80,8 @@ RunResult runKernel(std::string_view ptx, const std::vector<In> &in, std::vector
   auto module = load(ptx);
   if (!module)
     return result;
-  GlobalMemory memory;
-  EXPECT_TRUE(memory.add(in.data(), in.size() * sizeof(In), "in", Access::ReadOnly).ok());
-  EXPECT_TRUE(memory.add(out.data(), out.size() * sizeof(Out), "out", Access::ReadWrite).ok());
+  Arrays memory;
+  memory.in(in, "in").out(out, "out");
   Params params;
   params.add(in.data()).add(out.data());
   auto counters = run(*module, memory, {"k", grid, block, dynamicShared, params.span()}, options,

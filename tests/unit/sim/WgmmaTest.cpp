@@ -420,9 +420,8 @@ TEST(Wgmma, FreedByOneWarpForAll) {
   auto run = [&](const std::string &sync, bool strict) {
     Data d = dataOf(p);
     auto module = load(textOf(p, "", with(one, "SYNC", sync)));
-    GlobalMemory memory;
-    EXPECT_TRUE(memory.add(d.in.data(), d.in.size(), "in", Access::ReadOnly).ok());
-    EXPECT_TRUE(memory.add(d.out.data(), d.out.size() * 4, "out", Access::ReadWrite).ok());
+    Arrays memory;
+    memory.in(d.in, "in").out(d.out, "out");
     Params params;
     params.add(d.in.data()).add(d.out.data());
     std::vector<Fault> warnings;

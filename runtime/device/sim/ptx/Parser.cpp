@@ -1,6 +1,7 @@
 #include "runtime/device/sim/ptx/Parser.h"
 
 #include "runtime/device/sim/ptx/ParserImpl.h"
+#include "runtime/target/CudaArch.h"
 
 namespace llmopt::sim::ptx {
 
@@ -109,14 +110,8 @@ runtime::Status Parser::parseDirective() {
     advance();
     return {};
   }
-  if (takeDotted("target")) {
-    LLMOPT_RETURN_IF_ERROR(expectName(module.target));
-    while (takePunct(',')) { // "debug", "texmode_..."
-      std::string_view option;
-      LLMOPT_RETURN_IF_ERROR(expectName(option));
-    }
-    return {};
-  }
+  if (takeDotted("target"))
+    return parseTarget();
   if (takeDotted("address_size")) {
     if (current.text != "64")
       return unsupported("address size");
@@ -147,6 +142,24 @@ runtime::Status Parser::parseDirective() {
     return unsupported("directive");
   LLMOPT_RETURN_IF_ERROR(parseVariables(space, external, module.variables));
   return expectPunct(';');
+}
+
+runtime::Status Parser::parseTarget() {
+  uint32_t line = current.line;
+  LLMOPT_RETURN_IF_ERROR(expectName(module.target));
+  runtime::StatusOr<runtime::CudaArch> arch = runtime::CudaArch::parse(module.target);
+  if (!arch || arch->isVirtual)
+    return invalidArgument("{}:{}: '.target {}' is no architecture; write for example sm_80 or "
+                           "sm_90a",
+                           name, line, module.target);
+  if (runtime::Status status = arch->known(); !status.ok())
+    return status.withContext(fmt::format("{}:{}: .target", name, line));
+  while (takePunct(',')) {
+    if (current.text != "debug" && !current.text.starts_with("texmode_"))
+      return unsupported("option of the target");
+    advance();
+  }
+  return {};
 }
 
 runtime::Status Parser::parseLinkage(bool &external) {

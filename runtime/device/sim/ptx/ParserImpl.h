@@ -30,6 +30,7 @@ private:
 
   // Module level (Parser.cpp).
   Status parseDirective();
+  Status parseTarget();
   Status parseLinkage(bool &external);
   Status parseFunction(bool entry);
   Status parseParams(std::vector<Variable> &params);

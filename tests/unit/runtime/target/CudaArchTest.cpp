@@ -26,6 +26,17 @@ TEST(CudaArch, OtherTextIsRefused) {
                           name));
 }
 
+TEST(CudaArch, KnownAreThoseOfTheTableWithTheirVariants) {
+  for (const char *name : {"sm_50", "sm_80", "sm_87", "sm_90", "sm_90a", "sm_100f", "sm_121a"})
+    EXPECT_TRUE(arch(name).known().ok()) << name;
+  for (const char *name : {"sm_10", "sm_81", "sm_80a", "sm_90f", "sm_99", "sm_122", "sm_9999"})
+    EXPECT_EQ(arch(name).known().message(),
+              fmt::format("there is no architecture '{}'; sm_50, 52, 53, 60, 61, 62, 70, 72, 75, "
+                          "80, 86, 87, 88, 89, 90, 100, 101, 103, 110, 120, 121 are known, from "
+                          "sm_90 on also with an 'a' and from sm_100 on with an 'f'",
+                          name));
+}
+
 TEST(CudaArch, MachineCodeStaysInItsFamily) { // A25: a wrong image can't be taken
   EXPECT_TRUE(arch("sm_80").cubinRunsOn(arch("sm_80")));
   EXPECT_TRUE(arch("sm_80").cubinRunsOn(arch("sm_86")));
