@@ -82,8 +82,6 @@ public:
   /// commits: end the sequences that had rows in it). Steps complete in order.
   Reply completeStep(StepId step);
   StepId completedStep() const { return completed; }
-  /// Begins to load what the evictions to come will look at, a page a call: see Pool.
-  void lookAhead() { pages->lookAhead(); }
 
   // ---- Rows
 

@@ -27,8 +27,9 @@ std::string_view toString(PageState state) {
 
 Pool::Pool(PoolLayout layout, uint32_t maxSteps, uint32_t clock)
     : shape(std::move(layout)), steps(maxSteps + 1), clock(clock), hitBonus(shape.frames() / 2),
-      frame(size_t{shape.frames()} + 2 * shape.groups.size() + steps),
-      noted(shape.frames() / kStride + 2) {
+      frame(size_t{shape.frames()} + 2 * shape.groups.size() + steps) {
+  newest.fill(shape.frames());
+  fetched.fill(shape.frames());
   for (uint32_t head = shape.frames(); head < frame.size(); ++head)
     frame[head].prev = frame[head].next = head;
   if (shape.equalPages) {
@@ -143,7 +144,7 @@ uint32_t Pool::takeVictims(std::span<Frame> out) {
       mutant(Mutant::HeadsFirst) || !cache->isOnlyPage(frame[never].next, *this))
     return 0;
   // Steps behind the look at the order of eviction.
-  constexpr uint32_t kNode = 4, kLinks = 8, kChain = 10, kGone = 12;
+  constexpr uint32_t kLinks = 6, kGone = 10;
   Frame a = frame[never].next, b = frame[hit].next;
   uint32_t hits = 0;
   for (uint32_t i = 0; i < wanted + kGone; ++i) {
@@ -152,16 +153,13 @@ uint32_t Pool::takeVictims(std::span<Frame> out) {
       Frame &from = first ? a : b;
       out[i] = from;
       hits += !first;
+      fetch(frame[from].later);
+      cache->fetchNode(frame[from].node);
       from = frame[from].next;
-      fetch(from);
     }
     auto nodeAt = [&](uint32_t back) { return frame[out[i - back]].node; };
-    if (i >= kNode && i - kNode < wanted)
-      cache->fetchNode(nodeAt(kNode));
     if (i >= kLinks && i - kLinks < wanted)
       cache->fetchLinks(nodeAt(kLinks));
-    if (i >= kChain && i - kChain < wanted)
-      cache->fetchChain(nodeAt(kChain));
     if (i >= kGone) {
       Info &info = frame[out[i - kGone]];
       cache->lost(info.node);
@@ -184,7 +182,6 @@ uint32_t Pool::takeVictims(std::span<Frame> out) {
   evictedHitPages += hits;
   takenPages += wanted;
   clock += wanted;
-  ahead -= std::min(ahead, wanted - hits);
   return wanted;
 }
 
@@ -344,66 +341,13 @@ bool Pool::evictFor(uint32_t group) {
   return assignSlab(group);
 }
 
-void Pool::beginStep() {
-  uint64_t went = evictedPages - evictedBefore;
-  evictedBefore = evictedPages;
-  // Walkers go side by side: what they have in common is whole only where all have ended.
-  constexpr uint64_t kWhole = kStride * kWalkers;
-  aheadWanted =
-      static_cast<uint32_t>(std::min<uint64_t>((went + kWhole - 1) / kWhole * kWhole, kMostAhead));
-}
-
-/// From the next page that was noted and may still be in the order.
-bool Pool::beginWalk(Walker &walker) {
-  uint64_t end = (released + kStride - 1) / kStride;
-  nextNoted = std::max(nextNoted, end - std::min<uint64_t>(end, noted.size()));
-  uint32_t list = cachedList(0, false), oldest = frame[list].next;
-  for (int tries = 0; tries < 4 && nextNoted < end && oldest != list; ++tries) {
-    Frame f = noted[nextNoted++ % noted.size()];
-    if (nextNoted + kWalkers <= end) // the one that begins in a round's time
-      fetch(noted[(nextNoted + kWalkers - 1) % noted.size()]);
-    const Info &info = frame[f];
-    bool cached = state(f) == PageState::Cached && !info.hit && info.stamp >= frame[oldest].stamp;
-    if (!cached)
-      continue;
-    walker = {.at = f, .left = kStride + 2};
-    return true;
-  }
-  return false;
-}
-
-/// Evictions look at lines that have been left alone for long. Of a victim to come, the node, then
-/// what that names, each when the walker comes by the next time.
-void Pool::lookFurther() {
-  Walker &walker = walkers[turn++ % kWalkers];
-  if (!walker.left && !beginWalk(walker))
-    return;
-  --walker.left;
-  auto nodeOf = [&](Frame f) { return f < shape.frames() ? frame[f].node : kNoNode; };
-  if (uint32_t node = nodeOf(walker.seen[1]); node != kNoNode)
-    cache->fetchChain(node);
-  if (uint32_t node = nodeOf(walker.seen[0]); node != kNoNode)
-    cache->fetchLinks(node);
-  Frame f = walker.at;
-  if (walker.left < 2 || f >= shape.frames() || state(f) != PageState::Cached)
-    f = walker.at = kNoFrame;
-  walker.seen = {f, walker.seen[0]};
-  if (f == kNoFrame)
-    return;
-  ++ahead;
-  cache->fetchNode(frame[f].node);
-  walker.at = frame[f].next;
-  if (walker.at < shape.frames())
-    fetch(walker.at);
-}
-
-/// A page is about to go.
+/// A page is about to go: of those that come later this fetches one, and the node of another.
 void Pool::passVictim(Frame f) {
-  if (frame[f].hit)
-    return fetch(frame[f].next);
-  ahead -= std::min(ahead, 1u);
-  for (int i = 0; i < 2 && ahead < kStride * kWalkers; ++i)
-    lookFurther();
+  Frame &soon = fetched[passed++ % kSoon];
+  if (frame[soon].node != kNoNode)
+    cache->fetchNode(frame[soon].node);
+  soon = frame[f].later;
+  fetch(soon);
 }
 
 void Pool::evict(Frame f) {
@@ -453,7 +397,7 @@ bool Pool::isFree(uint32_t group, PageId page) const {
 }
 
 uint64_t Pool::bytes() const {
-  return frame.size() * sizeof(Info) + noted.size() * sizeof(Frame) + slab.size() * sizeof(Slab);
+  return frame.size() * sizeof(Info) + slab.size() * sizeof(Slab);
 }
 
 } // namespace llmopt::runtime::kv

@@ -134,8 +134,6 @@ void Scheduler::planRunning() {
   for (size_t i = 0; i < runningSlots.size(); ++i) {
     if (i + 2 * kAhead < runningSlots.size())
       __builtin_prefetch(&steady[runningSlots[i + 2 * kAhead]], 1);
-    if (i % 4 == 0)
-      blocks.lookAhead();
     uint32_t slot = runningSlots[i];
     const SteadyRow &row = steady[slot];
     auto planDecode = [&](uint32_t generation) { // the budget has a token for each

@@ -79,8 +79,6 @@ size_t Scheduler::completeSteady(const Flight &flight, size_t begin, const StepR
   for (; i < count; ++i) {
     if (i + kAhead < count)
       fetch(rows[i + kAhead].slot);
-    if (i % 2 == 0)
-      blocks.lookAhead();
     SteadyRow &row = table[rows[i].slot];
     // It is the row's request: another one in its place would have no row in this step.
     if (!row.steady || results[i].failed)
