@@ -7,8 +7,8 @@
 
 using namespace llmopt::runtime;
 
-/// Begins to load the prompts that will most likely be looked up in this step: they were left
-/// alone since they came. As many as were admitted in the last one.
+/// Begins to load the requests that will most likely be admitted in this step, with what is not yet
+/// found of their prompts: they were left alone since they came. As many as in the last one.
 void Scheduler::fetchWaiters() const {
   constexpr uint32_t kMost = 2048, kLine = 64; // tokens of a prompt; bytes
   auto fetchAll = [](const void *from, size_t bytes) {
@@ -18,7 +18,10 @@ void Scheduler::fetchWaiters() const {
   queue.forFirst(admitted, [&](uint32_t slot) {
     const Request &request = requests[slot];
     fetchAll(&request, sizeof(request));
-    fetchAll(request.tokens().data(), std::min(request.known(), kMost) * sizeof(kv::Token));
+    request.prompt->fetch();
+    uint32_t found = request.matched;
+    fetchAll(request.tokens().data() + found,
+             std::min(request.known() - found, kMost) * sizeof(kv::Token));
   });
 }
 

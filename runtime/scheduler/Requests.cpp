@@ -179,7 +179,7 @@ void Scheduler::enqueue(uint32_t slot) {
   request.state = RequestState::Waiting;
   if (request.swapped)
     request.matched = request.computed; // nothing of it is to be computed again
-  else if (policy->usesMatches())
+  else // a prompt that has just come is in the first cache; what is found is remembered
     request.matched = blocks.match(*request.prompt).tokens;
   if (request.blocked) // it neither takes a place among those that are tried nor keeps others out
     ++blockedWaiters;
