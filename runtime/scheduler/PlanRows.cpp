@@ -97,6 +97,7 @@ void Scheduler::planRow(uint32_t slot) {
     if (mutant(SchedulerMutant::BudgetExceeded))
       row.tokens = std::min(left, budgetLeft + 1);
     row.samples = row.tokens == left && request.prefillEnd == request.known();
+    fetchTokens(request, request.leastLength(), row.tokens); // until it is written
   } else {
     if (request.leads && !forkSamples(slot) && !mutant(SchedulerMutant::ForkedLate))
       return;
