@@ -219,6 +219,45 @@ void Pool::undoRef(Frame f, PageState before) {
   }
 }
 
+void Pool::dropRefs(std::span<const Frame> pages, StepId lastStep) {
+  for (size_t i = pages.size() - std::min(pages.size(), kAhead); i < pages.size(); ++i)
+    fetch(pages[i]);
+  uint32_t settled = 0, group = 0;
+  for (size_t i = pages.size(); i-- > 0;) {
+    if (i >= kAhead)
+      fetch(pages[i - kAhead]);
+    Frame f = pages[i];
+    Info &info = frame[f];
+    info.stamp = std::max(info.stamp, lastStep);
+    assert(info.refs > 0 && "a page without owner is released");
+    if (--info.refs > 0)
+      continue;
+    if (info.stamp > completed || info.node == kNoNode || !shape.equalPages) {
+      release(f);
+      continue;
+    }
+    // As `settle`, but counted in the end.
+    ++settled;
+    group = info.group;
+    info.stamp = clock;
+    info.state = static_cast<uint8_t>(PageState::Cached);
+    uint32_t list = cachedList(group, info.hit);
+    link(list, f);
+    if (!info.hit)
+      note(f);
+  }
+  counts[group][static_cast<uint32_t>(PageState::Used)] -= settled;
+  counts[group][static_cast<uint32_t>(PageState::Cached)] += settled;
+}
+
+void Pool::addHits(std::span<const Frame> pages) {
+  for (size_t i = 0; i < pages.size(); ++i) {
+    if (i + kAhead < pages.size())
+      fetch(pages[i + kAhead]);
+    addHit(pages[i]);
+  }
+}
+
 /// By a hit.
 void Pool::reuse(Frame f) {
   addRef(f);
@@ -274,7 +313,7 @@ void Pool::settle(Frame f) {
   move(f, PageState::Cached);
   uint32_t list = cachedList(info.group, info.hit);
   link(list, f);
-  if (list == cachedList(0, false))
+  if (!info.hit)
     note(f);
 }
 

@@ -91,6 +91,10 @@ public:
     if (--info.refs == 0)
       release(f);
   }
+  /// As dropRef, of each, the last one first. All are of one group.
+  void dropRefs(std::span<const Frame> pages, StepId lastStep);
+  /// As addHit, of each.
+  void addHits(std::span<const Frame> pages);
   /// Begins to load what `dropRef` will look at: pages of a sequence lie scattered.
   void fetch(Frame f) const { __builtin_prefetch(&frame[f], 1); }
   /// The open step reads the page: not to be given away before that step completes.
@@ -292,6 +296,7 @@ private:
   std::array<std::array<uint32_t, kPageStates>, kMaxGroups> counts = {};
   uint64_t takenPages = 0, evictedPages = 0, evictedHitPages = 0, revivedPages = 0;
 
+  static constexpr size_t kAhead = 8; ///< pages that are fetched
   /// Looking ahead in the order of pages never hit. Each names the next one, which has to be near
   /// before it can be read; so each also names one further on, as they were released.
   static constexpr uint32_t kLater = 16, kSoon = 8; ///< pages

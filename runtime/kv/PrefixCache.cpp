@@ -191,13 +191,15 @@ uint32_t PrefixCache::addChain(NodeId parent, const Token *tokens, std::span<con
     NodeId n = made[i];
     nodes[n] = {.parent = before,
                 .next = i + kAhead < count ? made[i + kAhead] : kNoNode,
+                .firstChild = i + 1 < count ? made[i + 1] : kNoNode,
                 .serial = nodes[n].serial,
                 .page = PageRef::device(pages[i])};
-    nodes[before].firstChild = n;
     device.hash(pages[i], n, 0);
     copyTokens(n, tokens);
     before = n;
   }
+  if (count)
+    nodes[parent].firstChild = made[0];
   // Those of the chunk before know of these, too.
   NodeId behind = parent;
   for (uint32_t i = kAhead; count >= kAhead && i-- > 0 && behind != kNoNode;
@@ -272,11 +274,7 @@ NodeId PrefixCache::addChild(NodeId parent, const Token *tokens, const std::stri
 }
 
 inline void PrefixCache::copyTokens(NodeId node, const Token *tokens) {
-  Token *own = tokenMemory.data() + size_t{node} * block;
-  if (block == kCommonBlock)
-    std::memcpy(own, tokens, kCommonBlock * sizeof(Token));
-  else
-    std::memcpy(own, tokens, block * sizeof(Token));
+  copyBlock(tokenMemory.data() + size_t{node} * block, tokens, block);
 }
 
 void PrefixCache::attach(NodeId node, uint32_t slot, PageRef page) {

@@ -80,6 +80,12 @@ public:
     NodeId node = index < hit.blocks ? prompt.path[index].node : hit.tail;
     return pageAt(node, slotOf(group, page));
   }
+  /// What the first blocks of the prompt's path name, of nodes with one page on the device.
+  void framesOf(const Prompt &prompt, std::span<Frame> frames) const {
+    const Node *table = nodes.data();
+    for (size_t i = 0; i < frames.size(); ++i)
+      frames[i] = table[prompt.path[i].node].page.frame();
+  }
   NodeId nodeOf(const Prompt &prompt, uint32_t index) const { return prompt.path[index].node; }
 
   // ---- Insertion

@@ -90,7 +90,7 @@ Scheduler::Scheduler(const SchedulerOptions &options, kv::BlockManager &manager,
     : config(options), blocks(manager), listener(listener), policy(makePolicy(options.policy)),
       requests(size_t(options.maxWaiting) + options.maxRunning), steady(requests.size()),
       queue(uint32_t(requests.size())), ages(uint32_t(requests.size())),
-      deadlines(uint32_t(requests.size())), writer(capacitiesOf(options, manager.options())),
+      byArrival(options.policy == PolicyKind::Fcfs), deadlines(uint32_t(requests.size())), writer(capacitiesOf(options, manager.options())),
       flights(options.stepsInFlight) {
   if (!config.chunkTokens || config.chunkTokens > config.tokenBudget)
     config.chunkTokens = config.tokenBudget;
@@ -203,7 +203,7 @@ Status Scheduler::check() const {
     forks += fork;
     reserved += holds ? r.forks : 0;
     if (queue.contains(slot) != (r.state == RequestState::Waiting && !r.blocked && !fork) ||
-        ages.contains(slot) != queue.contains(slot))
+        ages.contains(slot) != (queue.contains(slot) && !byArrival))
       return wrong(slot, "the queue does not have it, or has it wrongly");
     if ((holds || r.swapped) != blocks.alive(r.sequence))
       return wrong(slot, "its sequence is not as its state says");

@@ -284,7 +284,8 @@ private:
   std::vector<uint32_t> freeSlots;
   std::vector<uint32_t> runningSlots;               ///< in the order of admission
   IndexedHeap queue;                                ///< waiting, in the policy's order
-  IndexedHeap ages;                                 ///< waiting, in the order of arrival
+  IndexedHeap ages;                                 ///< the same in the order of arrival, ...
+  bool byArrival = false;                           ///< ... unless the queue has it
   IndexedHeap deadlines;                            ///< of all that have one
   std::array<uint32_t, kPriorities> oldest, newest; ///< unfinished, of each class
   uint64_t arrivals = 0, launched = 0;
