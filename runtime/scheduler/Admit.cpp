@@ -13,7 +13,6 @@ void Scheduler::fetchWaiters() const {
   constexpr uint32_t kMost = 2048; // tokens of a prompt
   queue.forFirst(admitted, [&](uint32_t slot) {
     const Request &request = requests[slot];
-    fetchAll(&request, sizeof(request));
     request.prompt->fetch();
     fetchTokens(request, request.matched, std::min(request.known() - request.matched, kMost));
   });

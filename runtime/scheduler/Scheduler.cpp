@@ -108,8 +108,10 @@ Scheduler::Scheduler(const SchedulerOptions &options, kv::BlockManager &manager,
   receivers.reserve(config.maxRunning);
   draftTokens.reserve(config.tokenBudget);
   draftParents.reserve(config.tokenBudget);
-  for (Flight &flight : flights)
+  for (Flight &flight : flights) {
     flight.rows.reserve(config.maxRunning);
+    flight.unsteady.reserve(config.maxRunning);
+  }
   mostDrafts = config.maxDraft();
   uint32_t first = 0;
   while (first + 1 < manager.options().groups.size() && !manager.options().groups[first].keepsAll())

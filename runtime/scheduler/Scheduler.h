@@ -155,6 +155,7 @@ private:
   struct Flight {
     uint64_t step = 0;
     std::vector<PlannedRow> rows;
+    std::vector<uint32_t> unsteady; ///< requests that decode, and something happens to them
   };
 
   Scheduler(const SchedulerOptions &options, kv::BlockManager &manager, RequestListener &listener);
@@ -209,6 +210,8 @@ private:
   // Steady.cpp
   void beginSteady(uint32_t slot);
   void endSteady(uint32_t slot);
+  void fetchUnsteady(const SteadyRow &row, uint32_t slot) const;
+  void fetchEnds(const Flight &flight) const;
   uint32_t computedOf(uint32_t slot) const;
   size_t completeSteady(const Flight &flight, size_t begin, const StepResult &result,
                         int64_t nowNs);
@@ -253,7 +256,7 @@ private:
   // WriteRows.cpp
   std::span<const uint8_t> launch();
   void writeRow(PlannedRow &planned, uint64_t step);
-  void writeDecodes(size_t begin, size_t end, uint64_t step);
+  void writeDecodes(size_t begin, size_t end, Flight &flight);
   void writeDrafts(const Request &request, const PlannedRow &planned);
 
   // Complete.cpp

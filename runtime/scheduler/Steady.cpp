@@ -62,6 +62,27 @@ void Scheduler::endSteady(uint32_t slot) {
   blocks.endSteady(request.sequence, request.tokens().subspan(before, request.computed - before));
 }
 
+/// Its next row will not be steady: what is looked at then was left alone for some steps.
+void Scheduler::fetchUnsteady(const SteadyRow &row, uint32_t slot) const {
+  const char *request = reinterpret_cast<const char *>(&requests[slot]);
+  __builtin_prefetch(request, 1);
+  __builtin_prefetch(request + 64, 1);
+  __builtin_prefetch(row.tokens + row.base, 1);
+  blocks.fetchRow(row.tableSlot, row.base);
+}
+
+/// Of rows that something happens to when they complete: blocks and answers that end.
+void Scheduler::fetchEnds(const Flight &flight) const {
+  for (uint32_t slot : flight.unsteady) {
+    const Request &request = requests[slot];
+    if (request.state != RequestState::Running)
+      continue;
+    blocks.fetchCommit(request.sequence.slot);
+    if (request.given() + 1 >= request.outputLimit)
+      fetchAll(&request, sizeof(request));
+  }
+}
+
 uint32_t Scheduler::computedOf(uint32_t slot) const {
   return steady[slot].steady ? steady[slot].base - uint32_t(flightCount) : requests[slot].computed;
 }
@@ -93,6 +114,8 @@ size_t Scheduler::completeSteady(const Flight &flight, size_t begin, const StepR
       gapBegin = i;
     }
     row.lastTokenNs = nowNs;
+    if (row.base >= row.end)
+      fetchUnsteady(row, rows[i].slot);
     listener.onTokens({rows[i].slot, row.generation}, {&token, 1}, nowNs);
   }
   recordGap(gap, i - gapBegin);

@@ -74,7 +74,8 @@ void Scheduler::writeRow(PlannedRow &planned, uint64_t step) {
 
 /// As writeRow, for rows [begin, end) of the plan, which have one token each and yield one. Who is
 /// steady needs its own record and nothing else; others may become so.
-void Scheduler::writeDecodes(size_t begin, size_t end, uint64_t step) {
+void Scheduler::writeDecodes(size_t begin, size_t end, Flight &flight) {
+  uint64_t step = flight.step;
   StepWriter::Decodes decodes = writer.beginDecodes(uint32_t(end - begin));
   uint32_t index = writer.rowCount();
   for (size_t i = begin; i < end; ++i) {
@@ -124,6 +125,8 @@ void Scheduler::writeDecodes(size_t begin, size_t end, uint64_t step) {
     request.lastStep = step;
     request.lastRow = index++;
     beginSteady(slot);
+    if (!steady[slot].steady)
+      flight.unsteady.push_back(slot);
   }
   writer.end(decodes);
 }
@@ -132,6 +135,7 @@ std::span<const uint8_t> Scheduler::launch() {
   const kv::StepTables &tables = blocks.closeStep();
   Flight &flight = flights[(flightHead + flightCount) % flights.size()];
   flight.step = tables.step;
+  flight.unsteady.clear();
   writer.begin(flight.step, step::Kind::Step, uint32_t(plan.size()));
   writer.setTables(tables);
   // Runs of rows that decode, and the others one by one.
@@ -139,7 +143,7 @@ std::span<const uint8_t> Scheduler::launch() {
   for (size_t i = 0, end; i < plan.size(); i = end) {
     for (end = i; end < plan.size() && plan[end].decode && !damaged;)
       ++end;
-    writeDecodes(i, end, flight.step);
+    writeDecodes(i, end, flight);
     if (end < plan.size())
       writeRow(plan[end++], flight.step);
   }
