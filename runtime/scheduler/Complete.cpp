@@ -77,6 +77,7 @@ Status Scheduler::complete(const StepResult &result, int64_t nowNs) {
     reply = done;
   flightHead = (flightHead + 1) % flights.size();
   --flightCount;
+  newestTokens.advance();
   for (size_t i = 0; i < preempting.size();) {
     uint32_t slot = preempting[i];
     if (requests[slot].inFlightRows) {

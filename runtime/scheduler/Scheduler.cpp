@@ -89,6 +89,7 @@ Scheduler::Scheduler(const SchedulerOptions &options, kv::BlockManager &manager,
                      RequestListener &listener)
     : config(options), blocks(manager), listener(listener), policy(makePolicy(options.policy)),
       requests(size_t(options.maxWaiting) + options.maxRunning), steady(requests.size()),
+      newestTokens(manager.options().maxSequences, options.stepsInFlight),
       queue(uint32_t(requests.size())), ages(uint32_t(requests.size())),
       byArrival(options.policy == PolicyKind::Fcfs), deadlines(uint32_t(requests.size())), writer(capacitiesOf(options, manager.options())),
       flights(options.stepsInFlight) {

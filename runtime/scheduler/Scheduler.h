@@ -162,10 +162,7 @@ private:
 
   void updateGauges();
   /// What a step looks at of a steady request, some rows before it is needed.
-  void fetch(uint32_t slot) const {
-    __builtin_prefetch(&steady[slot], 1);
-    __builtin_prefetch(&steady[slot].recent, 1);
-  }
+  void fetch(uint32_t slot) const { __builtin_prefetch(&steady[slot], 1); }
   static constexpr size_t kAhead = 8; ///< rows
   /// Into the second cache, which has room.
   static void fetchAll(const void *from, size_t bytes) {
@@ -284,6 +281,7 @@ private:
 
   std::vector<Request, kv::LargePages<Request>> requests;
   std::vector<SteadyRow, kv::LargePages<SteadyRow>> steady; ///< of each request
+  NewestTokens newestTokens;
   std::vector<uint32_t> freeSlots;
   std::vector<uint32_t> runningSlots;               ///< in the order of admission
   IndexedHeap queue;                                ///< waiting, in the policy's order

@@ -78,13 +78,15 @@ void Scheduler::writeDecodes(size_t begin, size_t end, Flight &flight) {
   uint64_t step = flight.step;
   StepWriter::Decodes decodes = writer.beginDecodes(uint32_t(end - begin));
   uint32_t index = writer.rowCount();
+  const kv::Token *newest = newestTokens.of();
+  SteadyRow *table = steady.data();
+  const PlannedRow *rows = plan.data();
   for (size_t i = begin; i < end; ++i) {
-    if (i + kAhead < end)
-      fetch(plan[i + kAhead].slot);
-    uint32_t slot = plan[i].slot;
-    if (SteadyRow &known = steady[slot]; known.steady) {
+    __builtin_prefetch(&table[rows[std::min(i + kAhead, end - 1)].slot], 1);
+    uint32_t slot = rows[i].slot;
+    if (SteadyRow &known = table[slot]; known.steady) {
       step::Row &row = flightCount ? decodes.add(step::Reference{newestStep, known.lastRow, 0})
-                                   : decodes.add(known.at(known.base));
+                                   : decodes.add(newest[known.tableSlot]);
       row.samplingSeed = known.samplingSeed;
       row.predecessorStep = flightCount ? newestStep : step::kNoStep;
       row.predecessorRow = flightCount ? known.lastRow : step::kNone;
