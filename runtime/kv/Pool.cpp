@@ -144,22 +144,29 @@ uint32_t Pool::takeVictims(std::span<Frame> out) {
       mutant(Mutant::HeadsFirst) || !cache->isOnlyPage(frame[never].next, *this))
     return 0;
   // Steps behind the look at the order of eviction.
-  constexpr uint32_t kLinks = 6, kGone = 10;
+  constexpr uint32_t kLinks = 4, kGone = 8;
   Frame a = frame[never].next, b = frame[hit].next;
+  auto keyOf = [&](Frame f, uint32_t list, uint64_t bonus) {
+    return f == list ? UINT64_MAX : frame[f].stamp + bonus;
+  };
+  uint64_t keyOfHit = keyOf(b, hit, hitBonus);
   uint32_t hits = 0;
   for (uint32_t i = 0; i < wanted + kGone; ++i) {
     if (i < wanted) {
-      bool first = b == hit || (a != never && frame[a].stamp <= frame[b].stamp + hitBonus);
-      Frame &from = first ? a : b;
-      out[i] = from;
-      hits += !first;
-      fetch(frame[from].later);
-      cache->fetchNode(frame[from].node);
-      from = frame[from].next;
+      bool first = b == hit || keyOf(a, never, 0) <= keyOfHit;
+      Frame f = out[i] = first ? a : b;
+      fetch(frame[f].later);
+      cache->fetchNode(frame[f].node);
+      if (first) {
+        a = frame[f].next;
+      } else {
+        b = frame[f].next;
+        keyOfHit = keyOf(b, hit, hitBonus);
+        ++hits;
+      }
     }
-    auto nodeAt = [&](uint32_t back) { return frame[out[i - back]].node; };
     if (i >= kLinks && i - kLinks < wanted)
-      cache->fetchLinks(nodeAt(kLinks));
+      cache->fetchLinks(frame[out[i - kLinks]].node);
     if (i >= kGone) {
       Info &info = frame[out[i - kGone]];
       cache->lost(info.node);

@@ -177,22 +177,28 @@ PrefixCache::Inserted PrefixCache::insertText(NodeId parent, const Token *tokens
 /// fewer where a page belongs to a node already or no node is free. `last` becomes the last one.
 uint32_t PrefixCache::addChain(NodeId parent, const Token *tokens, std::span<const Frame> pages,
                                NodeId &last) {
-  NodeId made[kMostInserted];
+  NodeId made[kMostInserted], next = freeNodes;
   uint32_t count = 0;
   for (; count < pages.size() && device.node(pages[count]) == kNoNode; ++count) {
-    NodeId n = newNode();
-    if (n == kNoNode)
+    NodeId n = next;
+    if (n != kNoNode)
+      next = nodes[n].next;
+    else if (carved < nodes.size())
+      n = carved++;
+    else
       break;
     __builtin_prefetch(tokensOf(n), 1);
     made[count] = n;
   }
+  freeNodes = next;
+  live += count;
   NodeId before = parent;
   for (uint32_t i = 0; i < count; ++i, tokens += block) {
     NodeId n = made[i];
     nodes[n] = {.parent = before,
                 .next = i + kAhead < count ? made[i + kAhead] : kNoNode,
                 .firstChild = i + 1 < count ? made[i + 1] : kNoNode,
-                .serial = nodes[n].serial,
+                .serial = nodes[n].serial + 1,
                 .page = PageRef::device(pages[i])};
     device.hash(pages[i], n, 0);
     copyTokens(n, tokens);
@@ -254,7 +260,7 @@ NodeId PrefixCache::addChild(NodeId parent, const Token *tokens, const std::stri
   nodes[n] = {
       .parent = parent, .nextSibling = sibling, .serial = nodes[n].serial, .page = {}};
   if (sibling != kNoNode && !enterBucket(n, addressOf(parent, own))) {
-    freeNode(n);
+    free(n);
     return kNoNode;
   }
   if (sibling != kNoNode)
@@ -342,7 +348,7 @@ void PrefixCache::unlink(NodeId n) {
     lastRoot = kNoNode;
     roots.erase(texts[n]);
     texts.erase(n);
-    freeNode(n);
+    free(n);
   } else {
     unlinkChild(n);
   }
@@ -363,22 +369,12 @@ inline void PrefixCache::unlinkChild(NodeId n) {
     info[n].media = false;
     --mediaNodes;
   }
-  freeNode(n);
-}
-
-/// Nobody holds it.
-inline void PrefixCache::freeNode(NodeId n) {
-  Node &node = nodes[n];
-  ++changes;
-  ++node.serial;
-  node.next = freeNodes;
-  freeNodes = n;
-  --live;
+  free(n);
 }
 
 // ---- Eviction
 
-void PrefixCache::lost(NodeId n) {
+void PrefixCache::lose(NodeId n) {
   if (ring.enabled())
     announce(CacheEvent::Kind::Removed, n);
   ++changes;

@@ -132,7 +132,20 @@ public:
   bool isOnlyPage(Frame, const Pool &pool) const {
     return slots == 1 && !keptSlots.empty() && !pool.isHost() && !mutant(Mutant::StaleEntry);
   }
-  void lost(NodeId node);
+  void lost(NodeId node) {
+    Node &gone = nodes[node];
+    bool plain = (gone.firstChild & gone.prevSibling & gone.nextSibling) == kNoNode &&
+                 !gone.inBucket() && !info[node].holds && !info[node].media && !ring.enabled();
+    if (!plain)
+      return lose(node);
+    // Mostly: a leaf that its parent alone knows. Mostly the parent's page is the next to go.
+    Node &above = nodes[gone.parent];
+    above.firstChild = kNoNode;
+    gone.page = {};
+    free(node);
+    if (above.page.empty())
+      removeIfUnused(gone.parent);
+  }
   /// Begin to load what `evicted` will look at: the node; then, when it is there, what it names.
   void fetchNode(NodeId node) const {
     __builtin_prefetch(&nodes[node], 1);
@@ -141,9 +154,7 @@ public:
       __builtin_prefetch(&refs[size_t{node} * slots], 1);
   }
   void fetchLinks(NodeId node) const {
-    if (!isRoot(node))
-      __builtin_prefetch(&nodes[nodes[node].parent], 1);
-    if (nodes[node].inBucket())
+    if (nodes[node].inBucket()) // else the parent, which mostly goes next
       __builtin_prefetch(&buckets[bucketOf(nodes[node].hash)], 1);
   }
   /// Forgets all nodes. Nobody may hold one any more.
@@ -262,7 +273,16 @@ private:
   void removeIfUnused(NodeId node);
   void unlink(NodeId node);
   void unlinkChild(NodeId node);
-  void freeNode(NodeId node);
+  void lose(NodeId node);
+  /// Nobody holds it, nobody knows it any more.
+  void free(NodeId n) {
+    Node &node = nodes[n];
+    ++changes;
+    ++node.serial;
+    node.next = freeNodes;
+    freeNodes = n;
+    --live;
+  }
   void announce(CacheEvent::Kind kind, NodeId node);
   Status checkPages(NodeId node) const;
   Status checkNames() const;

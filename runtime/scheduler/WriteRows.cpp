@@ -72,36 +72,67 @@ void Scheduler::writeRow(PlannedRow &planned, uint64_t step) {
   }
 }
 
+/// As writeDecodes, up to the first who is not steady, which it gives. `kBehind`: other steps are
+/// in flight, so the tokens are what the newest one yields.
+template <bool kBehind>
+size_t Scheduler::writeSteady(size_t begin, size_t end, StepWriter::Decodes &decodes) {
+  step::Row *out = decodes.nextRow();
+  step::Token *token = decodes.nextTokens();
+  step::Reference *reference = decodes.nextReferences();
+  uint32_t firstToken = decodes.tokenIndex(), firstDraft = decodes.draftIndex();
+  int32_t nextReference = decodes.referenceIndex();
+  uint32_t index = writer.rowCount() + decodes.rowsWritten(); // of the first one
+  const kv::Token *newest = newestTokens.of();
+  const uint64_t behind = newestStep;
+  SteadyRow *table = steady.data();
+  const PlannedRow *rows = plan.data();
+  size_t i = begin;
+  for (; i < end; ++i, ++out, ++token) {
+    if (i + kAhead < end)
+      __builtin_prefetch(&table[rows[i + kAhead].slot], 1);
+    uint32_t slot = rows[i].slot, done = uint32_t(i - begin);
+    SteadyRow &known = table[slot];
+    if (!known.steady)
+      break;
+    uint32_t base = known.base++;
+    *out = {.samplingSeed = known.samplingSeed,
+            .predecessorStep = kBehind ? behind : step::kNoStep,
+            .predecessorRow = kBehind ? known.lastRow : step::kNone,
+            .tableSlot = known.tableSlot,
+            .request = slot,
+            .generation = known.generation,
+            .firstToken = firstToken + done,
+            .tokenCount = 1,
+            .baseLength = base,
+            .lengthBound = base + 1,
+            .outputPosition = base + 1 - known.promptLength,
+            .outputLimit = known.outputLimit,
+            .adapter = known.adapter,
+            .firstDraft = firstDraft,
+            .draftCount = 0,
+            .phase = step::Phase::Decode,
+            .flags = known.flags,
+            .reserved = 0};
+    if (kBehind)
+      reference[done] = {behind, known.lastRow, 0};
+    *token = {kBehind ? -1 - nextReference - int32_t(done) : int32_t(newest[known.tableSlot]), 0};
+    known.lastRow = index + done;
+  }
+  decodes.advance(uint32_t(i - begin), kBehind ? uint32_t(i - begin) : 0);
+  return i;
+}
+
 /// As writeRow, for rows [begin, end) of the plan, which have one token each and yield one. Who is
 /// steady needs its own record and nothing else; others may become so.
 void Scheduler::writeDecodes(size_t begin, size_t end, Flight &flight) {
   uint64_t step = flight.step;
   StepWriter::Decodes decodes = writer.beginDecodes(uint32_t(end - begin));
-  uint32_t index = writer.rowCount();
-  const kv::Token *newest = newestTokens.of();
-  SteadyRow *table = steady.data();
-  const PlannedRow *rows = plan.data();
-  for (size_t i = begin; i < end; ++i) {
-    __builtin_prefetch(&table[rows[std::min(i + kAhead, end - 1)].slot], 1);
-    uint32_t slot = rows[i].slot;
-    if (SteadyRow &known = table[slot]; known.steady) {
-      step::Row &row = flightCount ? decodes.add(step::Reference{newestStep, known.lastRow, 0})
-                                   : decodes.add(newest[known.tableSlot]);
-      row.samplingSeed = known.samplingSeed;
-      row.predecessorStep = flightCount ? newestStep : step::kNoStep;
-      row.predecessorRow = flightCount ? known.lastRow : step::kNone;
-      row.tableSlot = known.tableSlot;
-      row.request = slot;
-      row.generation = known.generation;
-      row.baseLength = known.base;
-      row.lengthBound = ++known.base;
-      row.outputPosition = known.base - known.promptLength;
-      row.outputLimit = known.outputLimit;
-      row.adapter = known.adapter;
-      row.flags = known.flags;
-      known.lastRow = index++;
-      continue;
-    }
+  uint32_t first = writer.rowCount();
+  for (size_t i = begin;; ++i) {
+    i = flightCount ? writeSteady<true>(i, end, decodes) : writeSteady<false>(i, end, decodes);
+    if (i == end)
+      break;
+    uint32_t slot = plan[i].slot;
     Request &request = requests[slot];
     bool predecessor = request.samplesInFlight > 0;
     step::Row &row = predecessor
@@ -125,7 +156,7 @@ void Scheduler::writeDecodes(size_t begin, size_t end, Flight &flight) {
     ++request.inFlightMost;
     ++request.samplesInFlight;
     request.lastStep = step;
-    request.lastRow = index++;
+    request.lastRow = first + uint32_t(i - begin);
     beginSteady(slot);
     if (!steady[slot].steady)
       flight.unsteady.push_back(slot);
