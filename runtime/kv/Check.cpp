@@ -247,8 +247,7 @@ Status PrefixCache::check() const {
   for (const Bucket &bucket : buckets) {
     uint32_t length = 0;
     for (NodeId n = bucket.newest(); n != kNoNode; n = nextIn(bucket.newest(), n), ++inBuckets)
-      if (!nodes[n].live() || ++length > kMaxChain ||
-          &buckets[bucketOf(nodes[n].hash)] != &bucket)
+      if (!nodes[n].live() || ++length > kMaxChain || &buckets[bucketOf(nodes[n].hash)] != &bucket)
         return broken("a bucket has a node {} that is dead or another's, or more than {}", n,
                       kMaxChain);
     if (length != bucket.size())

@@ -442,8 +442,6 @@ bool Pool::isFree(uint32_t group, PageId page) const {
          slab[f / shape.framesPerSlab].group == kMaxGroups;
 }
 
-uint64_t Pool::bytes() const {
-  return frame.size() * sizeof(Info) + slab.size() * sizeof(Slab);
-}
+uint64_t Pool::bytes() const { return frame.size() * sizeof(Info) + slab.size() * sizeof(Slab); }
 
 } // namespace llmopt::runtime::kv

@@ -257,8 +257,7 @@ NodeId PrefixCache::addChild(NodeId parent, const Token *tokens, const std::stri
   NodeId n = newNode();
   if (n == kNoNode)
     return n;
-  nodes[n] = {
-      .parent = parent, .nextSibling = sibling, .serial = nodes[n].serial, .page = {}};
+  nodes[n] = {.parent = parent, .nextSibling = sibling, .serial = nodes[n].serial, .page = {}};
   if (sibling != kNoNode && !enterBucket(n, addressOf(parent, own))) {
     free(n);
     return kNoNode;

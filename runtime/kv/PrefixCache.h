@@ -223,8 +223,7 @@ private:
   }
   static constexpr uint32_t kInBucket = uint32_t{1} << 31;
   uint32_t bucketOf(uint32_t hash) const {
-    return static_cast<uint32_t>(uint64_t{hash * static_cast<uint32_t>(kGolden)} *
-                                     buckets.size() >>
+    return static_cast<uint32_t>(uint64_t{hash * static_cast<uint32_t>(kGolden)} * buckets.size() >>
                                  32);
   }
   /// Visits a bucket's nodes, beginning with the newest.
@@ -240,8 +239,7 @@ private:
   bool enterBucket(NodeId node, uint32_t hash);
   void leaveBucket(NodeId node);
   NodeId addChild(NodeId parent, const Token *tokens, const std::string &media);
-  uint32_t addChain(NodeId parent, const Token *tokens, std::span<const Frame> pages,
-                    NodeId &last);
+  uint32_t addChain(NodeId parent, const Token *tokens, std::span<const Frame> pages, NodeId &last);
   void copyTokens(NodeId node, const Token *tokens);
   static const std::string &keyOf(const Prompt &prompt);
   NodeId findRoot(Prompt &prompt);

@@ -111,8 +111,8 @@ static_assert(sizeof(Request) / 64 % 2 == 1);
 
 /// What a step looks at of a request that is steady: it has a row of one token in each unfinished
 /// step and gets one in each step that is made, and nothing comes in between (a page to grow by, a
-/// whole block, an end, a caller). Its lengths are here then, its newest tokens in NewestTokens, and
-/// those of the `Request` are as they were when it became steady (Steady.cpp).
+/// whole block, an end, a caller). Its lengths are here then, its newest tokens in NewestTokens,
+/// and those of the `Request` are as they were when it became steady (Steady.cpp).
 struct alignas(64) SteadyRow { // a cache line
   uint64_t samplingSeed = 0;
   kv::Token *tokens = nullptr; ///< the request's memory

@@ -91,8 +91,8 @@ Scheduler::Scheduler(const SchedulerOptions &options, kv::BlockManager &manager,
       requests(size_t(options.maxWaiting) + options.maxRunning), steady(requests.size()),
       newestTokens(manager.options().maxSequences, options.stepsInFlight),
       queue(uint32_t(requests.size())), ages(uint32_t(requests.size())),
-      byArrival(options.policy == PolicyKind::Fcfs), deadlines(uint32_t(requests.size())), writer(capacitiesOf(options, manager.options())),
-      flights(options.stepsInFlight) {
+      byArrival(options.policy == PolicyKind::Fcfs), deadlines(uint32_t(requests.size())),
+      writer(capacitiesOf(options, manager.options())), flights(options.stepsInFlight) {
   if (!config.chunkTokens || config.chunkTokens > config.tokenBudget)
     config.chunkTokens = config.tokenBudget;
   freeSlots.reserve(requests.size());

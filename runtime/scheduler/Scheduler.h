@@ -253,7 +253,8 @@ private:
   // WriteRows.cpp
   std::span<const uint8_t> launch();
   void writeRow(PlannedRow &planned, uint64_t step);
-  template <bool kBehind> size_t writeSteady(size_t begin, size_t end, StepWriter::Decodes &decodes);
+  template <bool kBehind>
+  size_t writeSteady(size_t begin, size_t end, StepWriter::Decodes &decodes);
   void writeDecodes(size_t begin, size_t end, Flight &flight);
   void writeDrafts(const Request &request, const PlannedRow &planned);
 

@@ -200,8 +200,8 @@ void Bench::report() const {
              "allocations\n",
              stepTime.quantile(0.1) * 1e-3, stepTime.quantile(0.5) * 1e-3,
              stepTime.quantile(0.99) * 1e-3, stepTime.mean() * 1e-3, allocations);
-  fmt::print("to submit a request: p50 {:.2f} us, mean {:.2f} us\n", submitTime.quantile(0.5) * 1e-3,
-             submitTime.mean() * 1e-3);
+  fmt::print("to submit a request: p50 {:.2f} us, mean {:.2f} us\n",
+             submitTime.quantile(0.5) * 1e-3, submitTime.mean() * 1e-3);
 }
 
 } // namespace
