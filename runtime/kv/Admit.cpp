@@ -138,19 +138,13 @@ bool BlockManager::surelyFits(const PrefixCache::Hit &hit, Demand demand) const 
 void BlockManager::takeWholeHit(uint32_t slot, const Prompt &prompt, const PrefixCache::Hit &hit) {
   loads.clear();
   tailPins.clear();
-  Frame *entry = frames(slot, 0);
-  auto pin = [&](PageRef page) {
-    pages->addHit(page.frame());
-    return page.frame();
-  };
-  constexpr uint32_t kAhead = 8; // pages
-  for (uint32_t page = 0; page < hit.blocks; ++page) {
-    if (page + kAhead < hit.blocks)
-      pages->fetch(prefix->pageAt(prefix->nodeOf(prompt, page + kAhead), 0).frame());
-    entry[page] = pin(prefix->pageAt(prefix->nodeOf(prompt, page), 0));
+  std::span<Frame> whole(frames(slot, 0), hit.blocks);
+  prefix->framesOf(prompt, whole);
+  pages->addHits(whole);
+  if (hit.tail != kNoNode) {
+    tailPins.push_back(prefix->pageAt(hit.tail, 0).frame());
+    pages->addHit(tailPins.back());
   }
-  if (hit.tail != kNoNode)
-    tailPins.push_back(pin(prefix->pageAt(hit.tail, 0)));
   table(slot, 0).size = hit.blocks;
 }
 

@@ -55,6 +55,19 @@ inline uint64_t hashTokens(const Token *tokens, uint32_t block, uint64_t seed,
   return block == kCommonBlock ? hashCommonBlock(tokens, keys) : hashAnyBlock(tokens, block, seed);
 }
 
+/// Without a call: the compiler would make one of a copy whose length it must look up.
+inline void copyBlock(Token *to, const Token *from, uint32_t block) {
+#if defined(__SSE2__)
+  if (block == kCommonBlock) {
+    for (int i = 0; i < 4; ++i)
+      _mm_storeu_si128(reinterpret_cast<__m128i *>(to) + i,
+                       _mm_loadu_si128(reinterpret_cast<const __m128i *>(from) + i));
+    return;
+  }
+#endif
+  std::memcpy(to, from, size_t{block} * sizeof(Token));
+}
+
 inline bool equalTokens(const Token *a, const Token *b, uint32_t block) {
 #if defined(__SSE2__)
   if (block == kCommonBlock) {

@@ -147,7 +147,6 @@ Reply BlockManager::openStep() {
   if (closed - completed >= config.maxStepsInFlight)
     return Reply::TooManySteps;
   open = closed + 1;
-  pages->beginStep();
   return Reply::Ok;
 }
 

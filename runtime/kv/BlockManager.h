@@ -82,8 +82,6 @@ public:
   /// commits: end the sequences that had rows in it). Steps complete in order.
   Reply completeStep(StepId step);
   StepId completedStep() const { return completed; }
-  /// Begins to load what the evictions to come will look at, a page a call: see Pool.
-  void lookAhead() { pages->lookAhead(); }
 
   // ---- Rows
 
@@ -121,6 +119,22 @@ public:
   /// `tokens`. In an open step it has none. Where a row yields something else, or nothing: before
   /// the step with it is completed.
   void endSteady(SequenceId sequence, std::span<const Token> tokens);
+
+  /// Begins to load what a row looks at that needs a page, of a sequence of `tokens` tokens.
+  void fetchRow(uint32_t slot, uint32_t tokens) const {
+    __builtin_prefetch(&sequences[slot], 1);
+    __builtin_prefetch(&tables[slot * groups()], 1);
+    __builtin_prefetch(frames(slot, 0) + tokens / config.groups[0].pageSize, 1);
+    __builtin_prefetch(tails.data() + size_t{slot} * tailSize, 1);
+  }
+  /// What a commit looks at that ends a block; the sequence is near.
+  void fetchCommit(uint32_t slot) const {
+    const Sequence &s = sequences[slot];
+    if (s.node != kNoNode)
+      prefix->fetchNode(s.node);
+    if (const Table &t = table(slot, 0); t.size > s.blocks)
+      pages->fetch(frames(slot, 0)[s.blocks]);
+  }
 
   // ---- Sequences
 

@@ -221,18 +221,22 @@ Status Pool::checkSlabs() const {
 // ---- The prefix tree
 
 Status PrefixCache::check() const {
-  uint32_t found = 0, inBuckets = 0;
+  uint32_t found = 0, inBuckets = 0, withBucket = 0;
   for (NodeId n = 0; n < carved; ++n) {
-    if (!info[n].live)
+    if (!nodes[n].live())
       continue;
     ++found;
     uint32_t children = 0;
     for (NodeId child = nodes[n].firstChild; child != kNoNode; child = nodes[child].nextSibling)
-      if (!info[child].live || nodes[child].parent != n || ++children > nodes.size())
+      if (!nodes[child].live() || nodes[child].parent != n || ++children > nodes.size())
         return broken("node {} has a child {} that is not its own", n, child);
     if (isRoot(n))
       continue;
-    if (!info[nodes[n].parent].live)
+    withBucket += nodes[n].inBucket();
+    bool alone = nodes[n].prevSibling == kNoNode && nodes[n].nextSibling == kNoNode;
+    if (!alone && !nodes[n].inBucket())
+      return broken("node {} has siblings and is in no bucket", n);
+    if (!nodes[nodes[n].parent].live())
       return broken("node {} has lost its parent {}", n, nodes[n].parent);
     if (children == 0 && info[n].holds == 0 && !named(n))
       return broken("node {} has no page, no child and no holder", n);
@@ -240,16 +244,17 @@ Status PrefixCache::check() const {
   }
   if (found != live)
     return broken("the tree counts {} nodes and has {}", live, found);
-  for (Bucket bucket : buckets) {
+  for (const Bucket &bucket : buckets) {
     uint32_t length = 0;
     for (NodeId n = bucket.newest(); n != kNoNode; n = nextIn(bucket.newest(), n), ++inBuckets)
-      if (!info[n].live || ++length > kMaxChain)
-        return broken("a bucket has a dead node {} or more than {} nodes", n, kMaxChain);
+      if (!nodes[n].live() || ++length > kMaxChain || &buckets[bucketOf(nodes[n].hash)] != &bucket)
+        return broken("a bucket has a node {} that is dead or another's, or more than {}", n,
+                      kMaxChain);
     if (length != bucket.size())
       return broken("a bucket counts {} nodes and has {}", bucket.size(), length);
   }
-  if (on && inBuckets + roots.size() != live)
-    return broken("{} nodes are in buckets and {} are roots, of {}", inBuckets, roots.size(), live);
+  if (inBuckets != withBucket)
+    return broken("{} nodes are in buckets, and {} say so", inBuckets, withBucket);
   return checkNames();
 }
 
@@ -273,7 +278,7 @@ Status PrefixCache::checkNames() const {
     for (Frame f = 0; pool && f < pool->layout().frames(); ++f) {
       NodeId n = pool->node(f);
       PageRef wanted = pool->isHost() ? PageRef::host(f) : PageRef::device(f);
-      if (n != kNoNode && (!info[n].live || pageAt(n, pool->nodeSlot(f)) != wanted))
+      if (n != kNoNode && (!nodes[n].live() || pageAt(n, pool->nodeSlot(f)) != wanted))
         return broken("frame {} belongs to node {}, which does not name it", f, n);
     }
   return {};

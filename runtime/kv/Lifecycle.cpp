@@ -69,25 +69,19 @@ void BlockManager::releasePages(uint32_t slot, StepId last) {
   std::erase_if(copies, [slot](const Copy &copy) { return copy.slot == slot; });
   adoptDuplicates(slot);
   bool leak = mutant(Mutant::LeakedReference), twice = mutant(Mutant::DoubleFree);
-  constexpr uint32_t kAhead = 8; // pages
   for (uint32_t g = 0; g < groups(); ++g) {
     const Frame *entry = frames(slot, g);
     const Table &t = table(slot, g);
     uint32_t first = std::min(t.first, t.size), sinkEnd = std::min(sinkPages(g), first);
-    for (uint32_t page = t.size - std::min(t.size - first, kAhead); page < t.size; ++page)
-      pages->fetch(entry[page]);
     auto release = [&](uint32_t begin, uint32_t end) { // from tail to head
-      for (uint32_t page = end; page-- > begin;) {
-        if (page >= begin + kAhead)
-          pages->fetch(entry[page - kAhead]);
-        Frame f = entry[page];
-        if (!std::exchange(leak, false))
-          pages->dropRef(f, last);
-        if (twice && pages->refs(f) > 0) {
-          pages->dropRef(f, last);
+      if (std::exchange(leak, false) && begin < end)
+        --end;
+      pages->dropRefs({entry + begin, entry + end}, last);
+      for (uint32_t page = begin; twice && page < end; ++page)
+        if (pages->refs(entry[page]) > 0) {
+          pages->dropRef(entry[page], last);
           twice = false;
         }
-      }
     };
     release(std::max(first, sinkEnd), t.size);
     release(0, sinkEnd);

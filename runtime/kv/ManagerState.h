@@ -32,7 +32,9 @@ enum class Phase : uint8_t {
 
 inline constexpr uint32_t kNoSlot = UINT32_MAX;
 
-struct alignas(64) Sequence { // each step looks at all of them: a cache line
+/// A cache line. A step looks at those with a row that is not steady, and lengths of steady ones
+/// follow from the steps (BlockManager::committedOf).
+struct alignas(64) Sequence {
   uint32_t committed = 0, bound = 0;
   uint32_t capacity = 0;  ///< tokens for which every table has a page, up to the longest length
   uint32_t releaseAt = 0; ///< committed tokens at which the next page may go
@@ -52,6 +54,7 @@ struct alignas(64) Sequence { // each step looks at all of them: a cache line
   bool duplicates = false; ///< has pages whose content the cache has from others
   bool steady = false;     ///< lengths and rows above are those of `steadyFrom`
 };
+static_assert(sizeof(Sequence) == 64);
 
 /// One sequence's table in one group: entries [0, sink pages) and [first, size) name
 /// frames.

@@ -27,8 +27,9 @@ std::string_view toString(PageState state) {
 
 Pool::Pool(PoolLayout layout, uint32_t maxSteps, uint32_t clock)
     : shape(std::move(layout)), steps(maxSteps + 1), clock(clock), hitBonus(shape.frames() / 2),
-      frame(size_t{shape.frames()} + 2 * shape.groups.size() + steps),
-      noted(shape.frames() / kStride + 2) {
+      frame(size_t{shape.frames()} + 2 * shape.groups.size() + steps) {
+  newest.fill(shape.frames());
+  fetched.fill(shape.frames());
   for (uint32_t head = shape.frames(); head < frame.size(); ++head)
     frame[head].prev = frame[head].next = head;
   if (shape.equalPages) {
@@ -143,25 +144,29 @@ uint32_t Pool::takeVictims(std::span<Frame> out) {
       mutant(Mutant::HeadsFirst) || !cache->isOnlyPage(frame[never].next, *this))
     return 0;
   // Steps behind the look at the order of eviction.
-  constexpr uint32_t kNode = 4, kLinks = 8, kChain = 10, kGone = 12;
+  constexpr uint32_t kLinks = 4, kGone = 8;
   Frame a = frame[never].next, b = frame[hit].next;
+  auto keyOf = [&](Frame f, uint32_t list, uint64_t bonus) {
+    return f == list ? UINT64_MAX : frame[f].stamp + bonus;
+  };
+  uint64_t keyOfHit = keyOf(b, hit, hitBonus);
   uint32_t hits = 0;
   for (uint32_t i = 0; i < wanted + kGone; ++i) {
     if (i < wanted) {
-      bool first = b == hit || (a != never && frame[a].stamp <= frame[b].stamp + hitBonus);
-      Frame &from = first ? a : b;
-      out[i] = from;
-      hits += !first;
-      from = frame[from].next;
-      fetch(from);
+      bool first = b == hit || keyOf(a, never, 0) <= keyOfHit;
+      Frame f = out[i] = first ? a : b;
+      fetch(frame[f].later);
+      cache->fetchNode(frame[f].node);
+      if (first) {
+        a = frame[f].next;
+      } else {
+        b = frame[f].next;
+        keyOfHit = keyOf(b, hit, hitBonus);
+        ++hits;
+      }
     }
-    auto nodeAt = [&](uint32_t back) { return frame[out[i - back]].node; };
-    if (i >= kNode && i - kNode < wanted)
-      cache->fetchNode(nodeAt(kNode));
     if (i >= kLinks && i - kLinks < wanted)
-      cache->fetchLinks(nodeAt(kLinks));
-    if (i >= kChain && i - kChain < wanted)
-      cache->fetchChain(nodeAt(kChain));
+      cache->fetchLinks(frame[out[i - kLinks]].node);
     if (i >= kGone) {
       Info &info = frame[out[i - kGone]];
       cache->lost(info.node);
@@ -184,7 +189,6 @@ uint32_t Pool::takeVictims(std::span<Frame> out) {
   evictedHitPages += hits;
   takenPages += wanted;
   clock += wanted;
-  ahead -= std::min(ahead, wanted - hits);
   return wanted;
 }
 
@@ -219,6 +223,45 @@ void Pool::undoRef(Frame f, PageState before) {
     slab[old.idlePrev].idleNext = s;
     slab[old.idleNext].idlePrev = s;
     slab[s].idle = true;
+  }
+}
+
+void Pool::dropRefs(std::span<const Frame> pages, StepId lastStep) {
+  for (size_t i = pages.size() - std::min(pages.size(), kAhead); i < pages.size(); ++i)
+    fetch(pages[i]);
+  uint32_t settled = 0, group = 0;
+  for (size_t i = pages.size(); i-- > 0;) {
+    if (i >= kAhead)
+      fetch(pages[i - kAhead]);
+    Frame f = pages[i];
+    Info &info = frame[f];
+    info.stamp = std::max(info.stamp, lastStep);
+    assert(info.refs > 0 && "a page without owner is released");
+    if (--info.refs > 0)
+      continue;
+    if (info.stamp > completed || info.node == kNoNode || !shape.equalPages) {
+      release(f);
+      continue;
+    }
+    // As `settle`, but counted in the end.
+    ++settled;
+    group = info.group;
+    info.stamp = clock;
+    info.state = static_cast<uint8_t>(PageState::Cached);
+    uint32_t list = cachedList(group, info.hit);
+    link(list, f);
+    if (!info.hit)
+      note(f);
+  }
+  counts[group][static_cast<uint32_t>(PageState::Used)] -= settled;
+  counts[group][static_cast<uint32_t>(PageState::Cached)] += settled;
+}
+
+void Pool::addHits(std::span<const Frame> pages) {
+  for (size_t i = 0; i < pages.size(); ++i) {
+    if (i + kAhead < pages.size())
+      fetch(pages[i + kAhead]);
+    addHit(pages[i]);
   }
 }
 
@@ -277,7 +320,7 @@ void Pool::settle(Frame f) {
   move(f, PageState::Cached);
   uint32_t list = cachedList(info.group, info.hit);
   link(list, f);
-  if (list == cachedList(0, false))
+  if (!info.hit)
     note(f);
 }
 
@@ -344,66 +387,13 @@ bool Pool::evictFor(uint32_t group) {
   return assignSlab(group);
 }
 
-void Pool::beginStep() {
-  uint64_t went = evictedPages - evictedBefore;
-  evictedBefore = evictedPages;
-  // Walkers go side by side: what they have in common is whole only where all have ended.
-  constexpr uint64_t kWhole = kStride * kWalkers;
-  aheadWanted =
-      static_cast<uint32_t>(std::min<uint64_t>((went + kWhole - 1) / kWhole * kWhole, kMostAhead));
-}
-
-/// From the next page that was noted and may still be in the order.
-bool Pool::beginWalk(Walker &walker) {
-  uint64_t end = (released + kStride - 1) / kStride;
-  nextNoted = std::max(nextNoted, end - std::min<uint64_t>(end, noted.size()));
-  uint32_t list = cachedList(0, false), oldest = frame[list].next;
-  for (int tries = 0; tries < 4 && nextNoted < end && oldest != list; ++tries) {
-    Frame f = noted[nextNoted++ % noted.size()];
-    if (nextNoted + kWalkers <= end) // the one that begins in a round's time
-      fetch(noted[(nextNoted + kWalkers - 1) % noted.size()]);
-    const Info &info = frame[f];
-    bool cached = state(f) == PageState::Cached && !info.hit && info.stamp >= frame[oldest].stamp;
-    if (!cached)
-      continue;
-    walker = {.at = f, .left = kStride + 2};
-    return true;
-  }
-  return false;
-}
-
-/// Evictions look at lines that have been left alone for long. Of a victim to come, the node, then
-/// what that names, each when the walker comes by the next time.
-void Pool::lookFurther() {
-  Walker &walker = walkers[turn++ % kWalkers];
-  if (!walker.left && !beginWalk(walker))
-    return;
-  --walker.left;
-  auto nodeOf = [&](Frame f) { return f < shape.frames() ? frame[f].node : kNoNode; };
-  if (uint32_t node = nodeOf(walker.seen[1]); node != kNoNode)
-    cache->fetchChain(node);
-  if (uint32_t node = nodeOf(walker.seen[0]); node != kNoNode)
-    cache->fetchLinks(node);
-  Frame f = walker.at;
-  if (walker.left < 2 || f >= shape.frames() || state(f) != PageState::Cached)
-    f = walker.at = kNoFrame;
-  walker.seen = {f, walker.seen[0]};
-  if (f == kNoFrame)
-    return;
-  ++ahead;
-  cache->fetchNode(frame[f].node);
-  walker.at = frame[f].next;
-  if (walker.at < shape.frames())
-    fetch(walker.at);
-}
-
-/// A page is about to go.
+/// A page is about to go: of those that come later this fetches one, and the node of another.
 void Pool::passVictim(Frame f) {
-  if (frame[f].hit)
-    return fetch(frame[f].next);
-  ahead -= std::min(ahead, 1u);
-  for (int i = 0; i < 2 && ahead < kStride * kWalkers; ++i)
-    lookFurther();
+  Frame &soon = fetched[passed++ % kSoon];
+  if (frame[soon].node != kNoNode)
+    cache->fetchNode(frame[soon].node);
+  soon = frame[f].later;
+  fetch(soon);
 }
 
 void Pool::evict(Frame f) {
@@ -452,8 +442,6 @@ bool Pool::isFree(uint32_t group, PageId page) const {
          slab[f / shape.framesPerSlab].group == kMaxGroups;
 }
 
-uint64_t Pool::bytes() const {
-  return frame.size() * sizeof(Info) + noted.size() * sizeof(Frame) + slab.size() * sizeof(Slab);
-}
+uint64_t Pool::bytes() const { return frame.size() * sizeof(Info) + slab.size() * sizeof(Slab); }
 
 } // namespace llmopt::runtime::kv

@@ -91,14 +91,10 @@ public:
     if (--info.refs == 0)
       release(f);
   }
-  /// Looks a page further along the order of eviction, so that what an eviction looks at is near
-  /// when it comes: in loops over other things, a call now and then.
-  void lookAhead() {
-    if (ahead < aheadWanted)
-      lookFurther();
-  }
-  /// As many are wanted as went since the last call, and some.
-  void beginStep();
+  /// As dropRef, of each, the last one first. All are of one group.
+  void dropRefs(std::span<const Frame> pages, StepId lastStep);
+  /// As addHit, of each.
+  void addHits(std::span<const Frame> pages);
   /// Begins to load what `dropRef` will look at: pages of a sequence lie scattered.
   void fetch(Frame f) const { __builtin_prefetch(&frame[f], 1); }
   /// The open step reads the page: not to be given away before that step completes.
@@ -193,7 +189,7 @@ public:
   std::vector<FreedPage> *freedPages = nullptr;
 
 private:
-  /// Twenty bytes a page.
+  /// Twenty-four bytes a page.
   struct Info {
     uint16_t refs = 0;
     uint8_t state : 3 = 0, hit : 1 = 0, group : 4 = 0;
@@ -202,8 +198,9 @@ private:
     uint32_t node = kNoNode;
     /// Cached: the eviction stamp. Else: the last step that may touch the page.
     uint32_t stamp = 0;
+    Frame later = 0; ///< a guess for prefetching: who was released kLater pages after it
   };
-  static_assert(sizeof(Info) == 20);
+  static_assert(sizeof(Info) == 24);
 
   /// Of pages of unequal size only.
   struct Slab {
@@ -215,13 +212,6 @@ private:
     uint32_t stamp = 0;                 ///< of the moment when the last held page was released
     uint8_t group = kMaxGroups;         ///< none
     bool partial = false, idle = false; ///< in that list
-  };
-
-  /// Looks along the order of eviction, ahead of what goes.
-  struct Walker {
-    Frame at = kNoFrame;
-    uint32_t left = 0; ///< pages to look at, the last two of them behind
-    std::array<Frame, 2> seen = {kNoFrame, kNoFrame}; ///< the last ones
   };
 
   uint32_t cachedList(uint32_t group, bool hit) const {
@@ -276,8 +266,6 @@ private:
   Frame victim(uint32_t group, uint64_t &key) const;
   bool evictFor(uint32_t group);
   void evict(Frame f);
-  void lookFurther();
-  bool beginWalk(Walker &walker);
   void passVictim(Frame f);
   void renewStamps();
   /// Stamps are renewed before the clock gets near the end of 32 bits.
@@ -308,21 +296,17 @@ private:
   std::array<std::array<uint32_t, kPageStates>, kMaxGroups> counts = {};
   uint64_t takenPages = 0, evictedPages = 0, evictedHitPages = 0, revivedPages = 0;
 
-  /// Looking ahead, in the order of pages never hit. A page names the next one, which has to be
-  /// near before it can be read; so several walk at once, each from a page that was noted when it
-  /// was released, a few pages behind the one before. All of it is a guess: pages may be used
-  /// again meanwhile.
-  static constexpr uint32_t kStride = 16, kWalkers = 8, kMostAhead = 512; ///< pages
-  std::array<Walker, kWalkers> walkers;
-  std::vector<Frame> noted; ///< each kStride-th page that was released, a ring
-  uint64_t released = 0;    ///< never hit
-  uint64_t nextNoted = 0;
-  uint32_t turn = 0;
-  uint32_t ahead = 0, aheadWanted = 0; ///< pages looked at that are still to come
-  uint64_t evictedBefore = 0;
+  static constexpr size_t kAhead = 8; ///< pages that are fetched
+  /// Looking ahead in the order of pages never hit. Each names the next one, which has to be near
+  /// before it can be read; so each also names one further on, as they were released.
+  static constexpr uint32_t kLater = 16, kSoon = 8; ///< pages
+  std::array<Frame, kLater> newest;                 ///< released last, a ring
+  std::array<Frame, kSoon> fetched;                 ///< by the last evictions, a ring
+  uint32_t released = 0, passed = 0;
   void note(Frame f) {
-    if (released++ % kStride == 0)
-      noted[released / kStride % noted.size()] = f;
+    Frame &before = newest[released++ % kLater];
+    frame[before].later = f;
+    before = f;
   }
 
   std::vector<Slab> slab; ///< slabs, then heads: partial of each group, idle of each group

@@ -39,7 +39,8 @@ PrefixCache::PrefixCache(const CacheOptions &options, Pool &device, Pool *host, 
   capacity = std::min(capacity, kMostNodes);
   nodes.resize(capacity);
   info.resize(capacity);
-  refs.resize(capacity * slots);
+  refs.resize(slots == 1 ? 0 : capacity * slots);
+  chained.resize(ring.enabled() ? capacity : 0);
   buckets.resize(capacity * 7 / 8);
   tokenMemory = LargeArray<Token>(capacity * block);
   lastPath.reserve(std::min<uint64_t>(capacity, kLastPath));
@@ -69,28 +70,37 @@ bool PrefixCache::matches(NodeId node, NodeId parent, const Token *tokens,
   return mutant(Mutant::MediaIgnored) || (own != texts.end() && own->second == media);
 }
 
-/// `length` becomes the number of nodes that were looked at.
-NodeId PrefixCache::find(uint64_t hash, NodeId parent, const Token *tokens,
-                         const std::string &media, uint32_t &length) const {
-  length = 0;
+/// In the bucket that the address leads to.
+NodeId PrefixCache::inBucket(uint32_t hash, NodeId parent, const Token *tokens,
+                             const std::string &media) const {
   NodeId newest = buckets[bucketOf(hash)].newest();
-  for (NodeId n = newest; n != kNoNode; n = nextIn(newest, n), ++length)
+  for (NodeId n = newest; n != kNoNode; n = nextIn(newest, n))
     if (nodes[n].hash == hash && matches(n, parent, tokens, media))
       return n;
   return kNoNode;
+}
+
+/// An only child is named by its parent, whether it is in a bucket or not; others are in buckets.
+NodeId PrefixCache::findChild(NodeId parent, const Token *tokens, const std::string &media) const {
+  NodeId first = nodes[parent].firstChild;
+  if (first == kNoNode)
+    return first;
+  if (nodes[first].nextSibling == kNoNode)
+    return matches(first, parent, tokens, media) ? first : kNoNode;
+  return inBucket(addressOf(parent, hashOf(tokens, media)), parent, tokens, media);
 }
 
 // ---- Nodes
 
 NodeId PrefixCache::newNode() {
   NodeId n = freeNodes;
-  if (n != kNoNode) {
+  if (n != kNoNode)
     freeNodes = nodes[n].next;
-  } else if (carved < nodes.size())
+  else if (carved < nodes.size())
     n = carved++;
   else
     return kNoNode;
-  info[n] = {.live = true};
+  ++nodes[n].serial;
   ++live;
   return n;
 }
@@ -122,8 +132,9 @@ NodeId PrefixCache::rootOf(Prompt &prompt) {
   NodeId n = newNode();
   if (n == kNoNode)
     return n;
-  nodes[n].parent = nodes[n].firstChild = kNoNode;
-  nodes[n].hash = XXH3_64bits_withSeed(prompt.root.data(), prompt.root.size(), seed) & hashMask;
+  nodes[n] = {.serial = nodes[n].serial, .page = {}};
+  if (ring.enabled())
+    chained[n] = XXH3_64bits_withSeed(prompt.root.data(), prompt.root.size(), seed) & hashMask;
   texts[n] = keyOf(prompt);
   roots.emplace(texts[n], n);
   prompt.rootNode = n;
@@ -131,112 +142,150 @@ NodeId PrefixCache::rootOf(Prompt &prompt) {
   return n;
 }
 
-/// Begins to load what insertion looks at: where the children will most likely lie, and the nodes
-/// that they come after in their buckets.
-void PrefixCache::fetchPlaces(std::span<const uint32_t> bucket) const {
-  NodeId next = freeNodes;
-  for (size_t i = 0; i < bucket.size() && next != kNoNode; ++i, next = nodes[next].next) {
-    fetchNode(next);
-    __builtin_prefetch(tokensOf(next), 1);
-  }
-  for (uint32_t at : bucket)
-    if (NodeId newest = buckets[at].newest(); newest != kNoNode)
-      __builtin_prefetch(&nodes[newest], 1);
-}
-
 PrefixCache::Inserted PrefixCache::insertText(NodeId parent, const Token *tokens,
                                               std::span<const Frame> pages) {
-  uint64_t hash[kMostInserted];
-  uint32_t bucket[kMostInserted];
   uint32_t count = static_cast<uint32_t>(pages.size());
-  uint64_t before = nodes[parent].hash;
-  for (uint32_t i = 0; i < count; ++i) {
-    before = hash[i] = chain(before, hashTokens(tokens + size_t{i} * block, block, seed, keys));
-    bucket[i] = bucketOf(before);
-    __builtin_prefetch(&buckets[bucket[i]], 1);
-    device.fetch(pages[i]);
-  }
-  fetchPlaces({bucket, count});
-  bool plain = !ring.enabled() && !mutant(Mutant::HashDecides) && !mutant(Mutant::ParentIgnored);
+  bool plain = !ring.enabled() && !mutant(Mutant::HashDecides);
   Inserted result{.last = parent, .blocks = 0, .others = false};
-  for (; result.blocks < count; ++result.blocks, tokens += block) {
+  while (result.blocks < count) {
     uint32_t i = result.blocks;
-    // A parent without children has not this one: the bucket's nodes need not be looked at.
-    Bucket &in = buckets[bucket[i]];
-    bool fresh = plain && nodes[result.last].firstChild == kNoNode && in.size() < kMaxChain;
-    NodeId n = fresh ? addChild(hash[i], in, result.last, tokens)
-                     : childAt(hash[i], result.last, tokens, kText);
+    if (plain && nodes[result.last].firstChild == kNoNode && device.node(pages[i]) == kNoNode) {
+      uint32_t made =
+          addChain(result.last, tokens + size_t{i} * block, pages.subspan(i), result.last);
+      result.blocks += made;
+      if (!made)
+        break;
+      continue;
+    }
+    NodeId n = childOf(result.last, tokens + size_t{i} * block, kText);
     if (n == kNoNode)
       break;
     result.last = n;
-    if (fresh && device.node(pages[i]) == kNoNode) {
-      refs[n] = PageRef::device(pages[i]);
-      device.hash(pages[i], n, 0);
-    } else if (device.node(pages[i]) == n) {
+    ++result.blocks;
+    if (device.node(pages[i]) == n)
       continue;
-    } else if (!refs[n].empty()) {
+    if (!nodes[n].page.empty())
       result.others = true;
-    } else if (device.node(pages[i]) == kNoNode) {
+    else if (device.node(pages[i]) == kNoNode)
       attach(n, 0, PageRef::device(pages[i]));
-    }
   }
   ++changes;
   return result;
 }
 
-NodeId PrefixCache::childOf(NodeId parent, const Token *tokens, const std::string &media) {
-  return childAt(chain(nodes[parent].hash, hashOf(tokens, media)), parent, tokens, media);
+/// Blocks behind a node without children: nothing of it can be there. Gives how many, which are
+/// fewer where a page belongs to a node already or no node is free. `last` becomes the last one.
+uint32_t PrefixCache::addChain(NodeId parent, const Token *tokens, std::span<const Frame> pages,
+                               NodeId &last) {
+  NodeId made[kMostInserted], next = freeNodes;
+  uint32_t count = 0;
+  for (; count < pages.size() && device.node(pages[count]) == kNoNode; ++count) {
+    NodeId n = next;
+    if (n != kNoNode)
+      next = nodes[n].next;
+    else if (carved < nodes.size())
+      n = carved++;
+    else
+      break;
+    __builtin_prefetch(tokensOf(n), 1);
+    made[count] = n;
+  }
+  freeNodes = next;
+  live += count;
+  NodeId before = parent;
+  for (uint32_t i = 0; i < count; ++i, tokens += block) {
+    NodeId n = made[i];
+    nodes[n] = {.parent = before,
+                .next = i + kAhead < count ? made[i + kAhead] : kNoNode,
+                .firstChild = i + 1 < count ? made[i + 1] : kNoNode,
+                .serial = nodes[n].serial + 1,
+                .page = PageRef::device(pages[i])};
+    device.hash(pages[i], n, 0);
+    copyTokens(n, tokens);
+    before = n;
+  }
+  if (count)
+    nodes[parent].firstChild = made[0];
+  // Those of the chunk before know of these, too.
+  NodeId behind = parent;
+  for (uint32_t i = kAhead; count >= kAhead && i-- > 0 && behind != kNoNode;
+       behind = nodes[behind].parent)
+    if (!nodes[behind].inBucket())
+      nodes[behind].next = made[i];
+  last = before;
+  return count;
 }
 
-NodeId PrefixCache::childAt(uint64_t hash, NodeId parent, const Token *tokens,
-                            const std::string &media) {
+/// The child, made when it is not there.
+NodeId PrefixCache::childOf(NodeId parent, const Token *tokens, const std::string &media) {
+  NodeId n = findChild(parent, tokens, media);
+  return n == kNoNode ? addChild(parent, tokens, media) : n;
+}
+
+/// False where the bucket is full.
+bool PrefixCache::enterBucket(NodeId n, uint32_t hash) {
   Bucket &bucket = buckets[bucketOf(hash)];
-  uint32_t length = bucket.size();
-  NodeId n = kNoNode;
-  // A parent without children has not this one: the bucket's nodes need not be looked at.
-  if (nodes[parent].firstChild != kNoNode || length >= kMaxChain || mutant(Mutant::HashDecides) ||
-      mutant(Mutant::ParentIgnored))
-    n = find(hash, parent, tokens, media, length);
-  if (n != kNoNode || length >= kMaxChain)
+  uint32_t size = bucket.size();
+  if (size >= kMaxChain)
+    return false;
+  nodes[n].hash = hash;
+  nodes[n].next = size ? std::exchange(nodes[bucket.newest()].next, n) : n;
+  bucket.set(n, size + 1);
+  return true;
+}
+
+void PrefixCache::leaveBucket(NodeId n) {
+  Bucket &bucket = buckets[bucketOf(nodes[n].hash)];
+  NodeId newest = bucket.newest(), before = newest;
+  while (nodes[before].next != n) // of the oldest, which goes first mostly, the newest at once
+    before = nodes[before].next;
+  nodes[before].next = nodes[n].next;
+  bucket.set(newest == n ? before : newest, bucket.size() - 1);
+}
+
+/// It is not there yet. Without a page. kNoNode where its bucket has no room, or that of an only
+/// child, which has to be found beside it from now on.
+NodeId PrefixCache::addChild(NodeId parent, const Token *tokens, const std::string &media) {
+  NodeId sibling = nodes[parent].firstChild;
+  uint64_t own = sibling != kNoNode || ring.enabled() ? hashOf(tokens, media) : 0;
+  if (sibling != kNoNode && !nodes[sibling].inBucket()) {
+    auto text = info[sibling].media ? texts.find(sibling) : texts.end();
+    uint64_t hash = hashOf(tokensOf(sibling), text == texts.end() ? kText : text->second);
+    if (!enterBucket(sibling, addressOf(parent, hash)))
+      return kNoNode;
+  }
+  NodeId n = newNode();
+  if (n == kNoNode)
     return n;
-  n = addChild(hash, bucket, parent, tokens);
-  if (n != kNoNode && !media.empty()) {
+  nodes[n] = {.parent = parent, .nextSibling = sibling, .serial = nodes[n].serial, .page = {}};
+  if (sibling != kNoNode && !enterBucket(n, addressOf(parent, own))) {
+    free(n);
+    return kNoNode;
+  }
+  if (sibling != kNoNode)
+    nodes[sibling].prevSibling = n;
+  nodes[parent].firstChild = n;
+  if (ring.enabled())
+    chained[n] = chain(chained[parent], own);
+  copyTokens(n, tokens);
+  for (uint32_t slot = 0; slot < slots; ++slot)
+    refAt(n, slot) = {};
+  if (!media.empty()) {
     info[n].media = true;
+    ++mediaNodes;
     texts[n] = media;
   }
   return n;
 }
 
-/// It is not there yet, and its bucket has room. Without a page.
-inline NodeId PrefixCache::addChild(uint64_t hash, Bucket &bucket, NodeId parent,
-                                    const Token *tokens) {
-  NodeId n = newNode();
-  if (n == kNoNode)
-    return n;
-  Node &node = nodes[n], &above = nodes[parent];
-  node.hash = hash;
-  node.parent = parent;
-  node.next = bucket.size() ? std::exchange(nodes[bucket.newest()].next, n) : n;
-  bucket.set(n, bucket.size() + 1);
-  node.firstChild = node.prevSibling = kNoNode;
-  node.nextSibling = above.firstChild;
-  if (above.firstChild != kNoNode)
-    nodes[above.firstChild].prevSibling = n;
-  above.firstChild = n;
-  Token *own = tokenMemory.data() + size_t{n} * block;
-  if (block == kCommonBlock)
-    std::memcpy(own, tokens, kCommonBlock * sizeof(Token));
-  else
-    std::memcpy(own, tokens, block * sizeof(Token));
-  for (uint32_t slot = 0; slot < slots; ++slot)
-    refs[size_t{n} * slots + slot] = {};
-  return n;
+inline void PrefixCache::copyTokens(NodeId node, const Token *tokens) {
+  copyBlock(tokenMemory.data() + size_t{node} * block, tokens, block);
 }
 
 void PrefixCache::attach(NodeId node, uint32_t slot, PageRef page) {
   ++changes;
   bool before = ring.enabled() && whole(node);
-  refs[size_t{node} * slots + slot] = page;
+  refAt(node, slot) = page;
   poolOf(page).hash(page.frame(), node, slot);
   if (ring.enabled() && !before && whole(node))
     announce(CacheEvent::Kind::Stored, node);
@@ -245,14 +294,14 @@ void PrefixCache::attach(NodeId node, uint32_t slot, PageRef page) {
 void PrefixCache::exchange(NodeId node, uint32_t slot, PageRef page) {
   ++changes;
   PageRef old = pageAt(node, slot);
-  refs[size_t{node} * slots + slot] = page;
+  refAt(node, slot) = page;
   poolOf(page).hash(page.frame(), node, slot);
   poolOf(old).unhash(old.frame());
 }
 
 /// Whether the node was whole before and is not any more.
 bool PrefixCache::clear(NodeId node, uint32_t slot) {
-  PageRef &ref = refs[size_t{node} * slots + slot], old = ref;
+  PageRef &ref = refAt(node, slot), old = ref;
   bool before = whole(node);
   ++changes;
   ref = {};
@@ -279,7 +328,7 @@ bool PrefixCache::named(NodeId node) const {
   if (isRoot(node))
     return false;
   for (uint32_t slot = 0; slot < slots; ++slot)
-    if (!refs[size_t{node} * slots + slot].empty())
+    if (!pageAt(node, slot).empty())
       return true;
   return false;
 }
@@ -298,7 +347,7 @@ void PrefixCache::unlink(NodeId n) {
     lastRoot = kNoNode;
     roots.erase(texts[n]);
     texts.erase(n);
-    freeNode(n);
+    free(n);
   } else {
     unlinkChild(n);
   }
@@ -306,53 +355,36 @@ void PrefixCache::unlink(NodeId n) {
 
 inline void PrefixCache::unlinkChild(NodeId n) {
   Node &node = nodes[n];
-  Bucket &bucket = buckets[bucketOf(node.hash)];
-  NodeId newest = bucket.newest(), before = newest;
-  while (nodes[before].next != n) // of the oldest, which goes first mostly, the newest at once
-    before = nodes[before].next;
-  nodes[before].next = node.next;
-  bucket.set(newest == n ? before : newest, bucket.size() - 1);
+  if (node.inBucket())
+    leaveBucket(n);
   if (node.prevSibling != kNoNode)
     nodes[node.prevSibling].nextSibling = node.nextSibling;
   else
     nodes[node.parent].firstChild = node.nextSibling;
   if (node.nextSibling != kNoNode)
     nodes[node.nextSibling].prevSibling = node.prevSibling;
-  if (info[n].media)
+  if (mediaNodes && info[n].media) {
     texts.erase(n);
-  freeNode(n);
-}
-
-inline void PrefixCache::freeNode(NodeId n) {
-  Node &node = nodes[n];
-  ++changes;
-  info[n] = {};
-  ++node.serial;
-  node.next = freeNodes;
-  freeNodes = n;
-  --live;
+    info[n].media = false;
+    --mediaNodes;
+  }
+  free(n);
 }
 
 // ---- Eviction
 
-void PrefixCache::fetchLinks(NodeId n) const {
-  __builtin_prefetch(&buckets[bucketOf(nodes[n].hash)], 1);
-  if (nodes[n].parent != kNoNode)
-    __builtin_prefetch(&nodes[nodes[n].parent], 1);
-}
-
-void PrefixCache::lost(NodeId n) {
+void PrefixCache::lose(NodeId n) {
   if (ring.enabled())
     announce(CacheEvent::Kind::Removed, n);
   ++changes;
-  refs[n] = {};
+  nodes[n].page = {};
   if (nodes[n].firstChild != kNoNode || info[n].holds > 0) {
     ++holes;
     return;
   }
   NodeId parent = nodes[n].parent;
   unlinkChild(n);
-  if (nodes[parent].firstChild == kNoNode && (isRoot(parent) || refs[parent].empty()))
+  if (nodes[parent].firstChild == kNoNode && (isRoot(parent) || nodes[parent].page.empty()))
     removeIfUnused(parent);
 }
 
@@ -376,7 +408,7 @@ void PrefixCache::evicted(Frame frame, Pool &pool) {
 
 void PrefixCache::reset() {
   for (NodeId n = 0; n < carved; ++n) {
-    if (!info[n].live)
+    if (!nodes[n].live())
       continue;
     for (uint32_t slot = 0; slot < slots && !isRoot(n); ++slot)
       if (PageRef page = pageAt(n, slot); !page.empty())
@@ -384,6 +416,7 @@ void PrefixCache::reset() {
     ++nodes[n].serial;
     info[n] = {};
   }
+  mediaNodes = 0;
   std::fill(buckets.begin(), buckets.end(), Bucket());
   roots.clear();
   lastRoot = kNoNode;
@@ -398,12 +431,12 @@ void PrefixCache::reset() {
 
 void PrefixCache::announce(CacheEvent::Kind kind, NodeId node) {
   if (ring.enabled())
-    ring.push({kind, nodes[node].hash, nodes[nodes[node].parent].hash});
+    ring.push({kind, chained[node], chained[nodes[node].parent]});
 }
 
 uint64_t PrefixCache::bytes() const {
   return nodes.size() * (sizeof(Node) + sizeof(Info)) + refs.size() * sizeof(PageRef) +
-         buckets.size() * sizeof(Bucket);
+         buckets.size() * sizeof(Bucket) + chained.size() * sizeof(uint64_t);
 }
 
 } // namespace llmopt::runtime::kv

@@ -4,16 +4,18 @@
 // (model, adapter, salt, ...). A node names, for each layer group, the pages that
 // hold its block, as far as they exist: in device memory or in host memory.
 //
-// A node is found by a chained hash of its tokens and all before it. The hash is
-// only its address; what decides is that the parent is the node just found and that
-// all tokens (and media) are equal, so that colliding hashes serve nothing wrong.
-// A bucket has at most kMaxChain nodes; one more is not inserted, which bounds a
-// lookup whatever the tokens are.
+// Most nodes are the only child of their parent, which names them: then its tokens (and
+// media) are compared and nothing is hashed, neither to insert, nor to find, nor to evict.
+// Children of one parent are found by a hash of their tokens and the parent. The hash is only
+// an address; what decides is that the parent is the node just found and that all tokens (and
+// media) are equal, so that colliding hashes serve nothing wrong. A bucket has at most kMaxChain
+// nodes; one more is not inserted, which bounds a lookup whatever the tokens are.
 //
 // A node lives while it names a page, has children or is held by a sequence.
 // Nodes without a page of a group that needs it are holes: a hit ends before them.
 //
-// Thirty-six bytes a node beside the tokens, four a page slot, three and a half of buckets.
+// Thirty-six bytes a node beside the tokens, three and a half of buckets; where a block has several
+// pages, four more for each. Eight more with events.
 #pragma once
 
 #include "runtime/kv/Events.h"
@@ -73,10 +75,16 @@ public:
   /// What the hit names for a page of a group, counted from the sequence's start.
   PageRef pageOf(const Prompt &prompt, const Hit &hit, uint32_t group, uint32_t page) const {
     if (slots == 1) // one group, a page a block
-      return refs[page < hit.blocks ? prompt.path[page].node : hit.tail];
+      return nodes[page < hit.blocks ? prompt.path[page].node : hit.tail].page;
     uint32_t index = blockOf(group, page);
     NodeId node = index < hit.blocks ? prompt.path[index].node : hit.tail;
-    return refs[size_t{node} * slots + slotOf(group, page)];
+    return pageAt(node, slotOf(group, page));
+  }
+  /// What the first blocks of the prompt's path name, of nodes with one page on the device.
+  void framesOf(const Prompt &prompt, std::span<Frame> frames) const {
+    const Node *table = nodes.data();
+    for (size_t i = 0; i < frames.size(); ++i)
+      frames[i] = table[prompt.path[i].node].page.frame();
   }
   NodeId nodeOf(const Prompt &prompt, uint32_t index) const { return prompt.path[index].node; }
 
@@ -96,7 +104,9 @@ public:
   };
   static constexpr uint32_t kMostInserted = 64;
   Inserted insertText(NodeId parent, const Token *tokens, std::span<const Frame> pages);
-  PageRef pageAt(NodeId node, uint32_t slot) const { return refs[size_t{node} * slots + slot]; }
+  PageRef pageAt(NodeId node, uint32_t slot) const {
+    return slots == 1 ? nodes[node].page : refs[size_t{node} * slots + slot];
+  }
   /// The slot must be empty.
   void attach(NodeId node, uint32_t slot, PageRef page);
   /// Empties a slot; the page stays with its owners, or is free when it has none.
@@ -122,27 +132,40 @@ public:
   bool isOnlyPage(Frame, const Pool &pool) const {
     return slots == 1 && !keptSlots.empty() && !pool.isHost() && !mutant(Mutant::StaleEntry);
   }
-  void lost(NodeId node);
+  void lost(NodeId node) {
+    Node &gone = nodes[node];
+    bool plain = (gone.firstChild & gone.prevSibling & gone.nextSibling) == kNoNode &&
+                 !gone.inBucket() && !info[node].holds && !info[node].media && !ring.enabled();
+    if (!plain)
+      return lose(node);
+    // Mostly: a leaf that its parent alone knows. Mostly the parent's page is the next to go.
+    Node &above = nodes[gone.parent];
+    above.firstChild = kNoNode;
+    gone.page = {};
+    free(node);
+    if (above.page.empty())
+      removeIfUnused(gone.parent);
+  }
   /// Begin to load what `evicted` will look at: the node; then, when it is there, what it names.
   void fetchNode(NodeId node) const {
     __builtin_prefetch(&nodes[node], 1);
-    __builtin_prefetch(&info[node], 1);
-    __builtin_prefetch(&refs[size_t{node} * slots], 1);
+    __builtin_prefetch(&info[node]);
+    if (slots != 1)
+      __builtin_prefetch(&refs[size_t{node} * slots], 1);
   }
-  void fetchLinks(NodeId node) const;
-  void fetchChain(NodeId node) const {
-    if (NodeId newest = buckets[bucketOf(nodes[node].hash)].newest(); newest != kNoNode)
-      __builtin_prefetch(&nodes[newest], 1);
+  void fetchLinks(NodeId node) const {
+    if (nodes[node].inBucket()) // else the parent, which mostly goes next
+      __builtin_prefetch(&buckets[bucketOf(nodes[node].hash)], 1);
   }
   /// Forgets all nodes. Nobody may hold one any more.
   void reset();
 
   EventRing &events() { return ring; }
-  /// Calls visit(hash, parentHash) for each block that can be hit.
+  /// Calls visit(hash, parentHash) for each block that can be hit, of a cache with events.
   template <typename Visit> void forEachBlock(Visit visit) const {
-    for (NodeId n = 0; n < carved; ++n)
-      if (info[n].live && !isRoot(n) && whole(n))
-        visit(nodes[n].hash, nodes[nodes[n].parent].hash);
+    for (NodeId n = 0; n < carved && ring.enabled(); ++n)
+      if (nodes[n].live() && !isRoot(n) && whole(n))
+        visit(chained[n], chained[nodes[n].parent]);
   }
   uint32_t liveNodes() const { return live; }
   uint32_t capacity() const { return static_cast<uint32_t>(nodes.size()); }
@@ -153,18 +176,22 @@ public:
 
 private:
   struct Node {
-    uint64_t hash = 0;
+    /// Where its bucket is; 0 where it is in none, as an only child may be.
+    uint32_t hash = 0;
     NodeId parent = kNoNode;
     /// In its bucket, a ring: behind the oldest a newer one, behind the newest the oldest. Or in
-    /// the list of free nodes.
+    /// the list of free nodes. Else a guess for prefetching: kAhead blocks further.
     NodeId next = kNoNode;
     NodeId firstChild = kNoNode, nextSibling = kNoNode, prevSibling = kNoNode;
-    uint32_t serial = 1; ///< another one each time the node is used anew
+    uint32_t serial = 0; ///< odd while it lives; another one each time the node is used anew
+    PageRef page;        ///< where a block has one page; else see `refs`
+    bool inBucket() const { return hash != 0; }
+    bool live() const { return serial & 1; }
   };
   static_assert(sizeof(Node) == 32);
-  struct Info {
+  struct Info { // of a node that does not live, as at the start
     uint16_t holds = 0;
-    bool live : 1 = false, media : 1 = false;
+    bool media = false;
   };
   static_assert(sizeof(Info) == 4);
   /// The newest of its nodes, and how many there are, in one word.
@@ -181,15 +208,23 @@ private:
   };
   static constexpr uint64_t kMostNodes = (uint64_t{1} << (32 - Bucket::kBits)) - 1;
 
+  /// Blocks of a path that are fetched ahead.
+  static constexpr uint32_t kAhead = 8;
   static constexpr uint64_t kGolden = 0x9E3779B97F4A7C15u;
   uint64_t chain(uint64_t parent, uint64_t own) const {
     uint64_t mixed = ((parent << 23 | parent >> 41) ^ own) * kGolden;
     return (mixed ^ mixed >> 32) & hashMask;
   }
   uint64_t hashOf(const Token *tokens, const std::string &media) const;
-  uint32_t bucketOf(uint64_t hash) const {
-    using Wide = unsigned __int128;
-    return static_cast<uint32_t>(Wide{hash * kGolden} * buckets.size() >> 64);
+  /// Of a child, from its own hash.
+  uint32_t addressOf(NodeId parent, uint64_t own) const {
+    uint64_t mixed = (own ^ parent * kGolden) * kGolden;
+    return static_cast<uint32_t>((mixed >> 32 & hashMask) | kInBucket);
+  }
+  static constexpr uint32_t kInBucket = uint32_t{1} << 31;
+  uint32_t bucketOf(uint32_t hash) const {
+    return static_cast<uint32_t>(uint64_t{hash * static_cast<uint32_t>(kGolden)} * buckets.size() >>
+                                 32);
   }
   /// Visits a bucket's nodes, beginning with the newest.
   NodeId nextIn(NodeId newest, NodeId n) const {
@@ -198,11 +233,14 @@ private:
   }
   const Token *tokensOf(NodeId node) const { return tokenMemory.data() + size_t{node} * block; }
   bool matches(NodeId node, NodeId parent, const Token *tokens, const std::string &media) const;
-  NodeId find(uint64_t hash, NodeId parent, const Token *tokens, const std::string &media,
-              uint32_t &length) const;
-  NodeId childAt(uint64_t hash, NodeId parent, const Token *tokens, const std::string &media);
-  NodeId addChild(uint64_t hash, Bucket &bucket, NodeId parent, const Token *tokens);
-  void fetchPlaces(std::span<const uint32_t> bucket) const;
+  NodeId inBucket(uint32_t hash, NodeId parent, const Token *tokens,
+                  const std::string &media) const;
+  NodeId findChild(NodeId parent, const Token *tokens, const std::string &media) const;
+  bool enterBucket(NodeId node, uint32_t hash);
+  void leaveBucket(NodeId node);
+  NodeId addChild(NodeId parent, const Token *tokens, const std::string &media);
+  uint32_t addChain(NodeId parent, const Token *tokens, std::span<const Frame> pages, NodeId &last);
+  void copyTokens(NodeId node, const Token *tokens);
   static const std::string &keyOf(const Prompt &prompt);
   NodeId findRoot(Prompt &prompt);
   uint32_t livingBlocks(const std::vector<Prompt::Seen> &path) const;
@@ -211,13 +249,13 @@ private:
   Hit search(Prompt &prompt, Use use);
   void follow(Prompt &prompt, NodeId root);
   void followLast(Prompt &prompt, NodeId &at, uint32_t blocks);
-  bool followBatch(Prompt &prompt, NodeId &at, uint32_t blocks);
+  void followTree(Prompt &prompt, NodeId at, uint32_t blocks);
   void chooseTail(const Prompt &prompt, NodeId root, Hit &hit) const;
   uint32_t commonTokens(const Prompt &prompt, NodeId child, uint32_t begin) const;
   uint32_t lastMissing(const Prompt &prompt, const Hit &hit, bool useHost) const;
   bool whole(NodeId node) const {
     if (slots == 1)
-      return keptSlots.empty() || !refs[node].empty();
+      return keptSlots.empty() || !nodes[node].page.empty();
     for (uint32_t slot : keptSlots)
       if (refs[size_t{node} * slots + slot].empty())
         return false;
@@ -226,11 +264,23 @@ private:
   bool named(NodeId node) const;
   bool clear(NodeId node, uint32_t slot);
   void afterLoss(NodeId node, bool lost);
+  PageRef &refAt(NodeId node, uint32_t slot) {
+    return slots == 1 ? nodes[node].page : refs[size_t{node} * slots + slot];
+  }
   NodeId newNode();
   void removeIfUnused(NodeId node);
   void unlink(NodeId node);
   void unlinkChild(NodeId node);
-  void freeNode(NodeId node);
+  void lose(NodeId node);
+  /// Nobody holds it, nobody knows it any more.
+  void free(NodeId n) {
+    Node &node = nodes[n];
+    ++changes;
+    ++node.serial;
+    node.next = freeNodes;
+    freeNodes = n;
+    --live;
+  }
   void announce(CacheEvent::Kind kind, NodeId node);
   Status checkPages(NodeId node) const;
   Status checkNames() const;
@@ -247,10 +297,11 @@ private:
   std::vector<uint32_t> keptSlots; ///< of groups that keep all
   std::vector<Node, LargePages<Node>> nodes;
   std::vector<Info, LargePages<Info>> info;
-  std::vector<PageRef, LargePages<PageRef>> refs;
+  std::vector<PageRef, LargePages<PageRef>> refs; ///< of blocks with several pages
   std::vector<Bucket, LargePages<Bucket>> buckets;
   LargeArray<Token> tokenMemory;
-  uint32_t carved = 0, live = 0;
+  std::vector<uint64_t> chained; ///< with events: hash of a node's tokens and all before them
+  uint32_t carved = 0, live = 0, mediaNodes = 0;
   NodeId freeNodes = kNoNode;
   /// Times that a node lost a page and lived on: what is remembered of a path may be
   /// wrong then.

@@ -9,11 +9,6 @@ namespace llmopt::runtime::kv {
 
 namespace {
 
-/// Blocks whose addresses are computed and fetched ahead of the comparison: enough to
-/// hide a miss of the last-level cache behind the hashing of the others.
-constexpr uint32_t kBatch = 16;
-/// Blocks of a known path whose tokens are fetched ahead.
-constexpr uint32_t kAhead = 8;
 /// Children that are compared for a hit up to the middle of a page.
 constexpr uint32_t kMostTails = 8;
 
@@ -78,39 +73,22 @@ void PrefixCache::followLast(Prompt &prompt, NodeId &at, uint32_t blocks) {
   at = lastPath[i - 1].node;
 }
 
-/// Appends up to `blocks` more nodes; false when the chain ends before.
-bool PrefixCache::followBatch(Prompt &prompt, NodeId &at, uint32_t blocks) {
-  uint32_t begin = static_cast<uint32_t>(prompt.path.size());
-  const Token *tokens = prompt.ids.data() + size_t{begin} * block;
-  bool text = prompt.media.empty();
-  uint64_t hash[kBatch];
-  const Bucket *bucket[kBatch];
-  uint64_t before = nodes[at].hash;
-  for (uint32_t i = 0; i < blocks; ++i) {
-    const Token *own = tokens + size_t{i} * block;
-    before = hash[i] = chain(before, text ? hashTokens(own, block, seed, keys)
-                                          : hashOf(own, prompt.media[begin + i]));
-    bucket[i] = &buckets[bucketOf(before)];
-    __builtin_prefetch(bucket[i]);
-  }
-  for (uint32_t i = 0; i < blocks; ++i)
-    if (NodeId n = bucket[i]->newest(); n != kNoNode) {
-      __builtin_prefetch(&nodes[n]);
-      __builtin_prefetch(&refs[size_t{n} * slots]);
-      __builtin_prefetch(tokensOf(n));
-    }
-  for (uint32_t i = 0; i < blocks; ++i) {
-    const Token *own = tokens + size_t{i} * block;
-    NodeId n = bucket[i]->newest();
-    while (n != kNoNode &&
-           !(nodes[n].hash == hash[i] && matches(n, at, own, mediaAt(prompt.media, begin + i))))
-      n = nextIn(bucket[i]->newest(), n);
+/// Appends nodes from the tree, up to `blocks` in all.
+void PrefixCache::followTree(Prompt &prompt, NodeId at, uint32_t blocks) {
+  uint32_t i = static_cast<uint32_t>(prompt.path.size());
+  const Token *own = prompt.ids.data() + size_t{i} * block;
+  for (; i < blocks; ++i, own += block) {
+    NodeId n = findChild(at, own, mediaAt(prompt.media, i));
     if (n == kNoNode || !whole(n))
-      return false;
+      return;
+    // What comes later on this way, by a guess.
+    if (NodeId later = nodes[n].next; later < carved && !nodes[n].inBucket()) {
+      __builtin_prefetch(&nodes[later]);
+      __builtin_prefetch(tokensOf(later));
+    }
     prompt.path.push_back({n, nodes[n].serial});
     at = n;
   }
-  return true;
 }
 
 void PrefixCache::follow(Prompt &prompt, NodeId root) {
@@ -121,11 +99,7 @@ void PrefixCache::follow(Prompt &prompt, NodeId root) {
   if (prompt.media.empty())
     followLast(prompt, at, blocks);
   size_t known = prompt.path.size();
-  while (prompt.path.size() < blocks) {
-    uint32_t left = blocks - static_cast<uint32_t>(prompt.path.size());
-    if (!followBatch(prompt, at, std::min(left, kBatch)))
-      break;
-  }
+  followTree(prompt, at, blocks);
   if (prompt.path.size() > known && prompt.media.empty()) {
     lastPath.assign(prompt.path.begin(), prompt.path.begin() + static_cast<long>(std::min<size_t>(
                                                                    prompt.path.size(), kLastPath)));

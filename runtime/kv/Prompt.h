@@ -59,6 +59,12 @@ public:
   /// `reserve` for as many tokens would have.
   void extend(std::span<const Token> longer, uint32_t blockSize);
   void reserve(uint32_t tokens, uint32_t blockSize) { path.reserve(tokens / blockSize); }
+  /// Begins to load what was found for it.
+  void fetch() const {
+    constexpr size_t kLine = 64;
+    for (size_t i = 0; i < path.size(); i += kLine / sizeof(Seen))
+      __builtin_prefetch(&path[i]);
+  }
 
   std::span<const Token> tokens() const { return ids; }
   uint32_t size() const { return static_cast<uint32_t>(ids.size()); }

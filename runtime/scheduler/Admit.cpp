@@ -7,18 +7,14 @@
 
 using namespace llmopt::runtime;
 
-/// Begins to load the prompts that will most likely be looked up in this step: they were left
-/// alone since they came. As many as were admitted in the last one.
+/// Begins to load the requests that will most likely be admitted in this step, with what is not yet
+/// found of their prompts: they were left alone since they came. As many as in the last one.
 void Scheduler::fetchWaiters() const {
-  constexpr uint32_t kMost = 2048, kLine = 64; // tokens of a prompt; bytes
-  auto fetchAll = [](const void *from, size_t bytes) {
-    for (size_t at = 0; at < bytes; at += kLine)
-      __builtin_prefetch(static_cast<const char *>(from) + at, 0, 2); // the second cache has room
-  };
+  constexpr uint32_t kMost = 2048; // tokens of a prompt
   queue.forFirst(admitted, [&](uint32_t slot) {
     const Request &request = requests[slot];
-    fetchAll(&request, sizeof(request));
-    fetchAll(request.tokens().data(), std::min(request.known(), kMost) * sizeof(kv::Token));
+    request.prompt->fetch();
+    fetchTokens(request, request.matched, std::min(request.known() - request.matched, kMost));
   });
 }
 

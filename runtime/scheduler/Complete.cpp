@@ -49,6 +49,7 @@ Status Scheduler::complete(const StepResult &result, int64_t nowNs) {
   const Flight &flight = flights[flightHead];
   LLMOPT_RETURN_IF_ERROR(checkResult(flight, result));
   kv::Reply reply = kv::Reply::Ok;
+  fetchEnds(flight);
   for (size_t i = 0; i < flight.rows.size(); ++i) {
     if (result.status.ok() && (i = completeSteady(flight, i, result, nowNs)) == flight.rows.size())
       break;
@@ -71,10 +72,12 @@ Status Scheduler::complete(const StepResult &result, int64_t nowNs) {
       endRequest(row.slot, FinishReason::DeviceFailure, nowNs);
   }
   recordGaps();
+  queue.forFirst(admitted, [&](uint32_t slot) { fetchAll(&requests[slot], sizeof(Request)); });
   if (kv::Reply done = blocks.completeStep(kv::StepId(flight.step)); done != kv::Reply::Ok)
     reply = done;
   flightHead = (flightHead + 1) % flights.size();
   --flightCount;
+  newestTokens.advance();
   for (size_t i = 0; i < preempting.size();) {
     uint32_t slot = preempting[i];
     if (requests[slot].inFlightRows) {

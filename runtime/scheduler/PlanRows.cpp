@@ -4,6 +4,7 @@
 #include "runtime/scheduler/Mutants.h"
 
 #include <algorithm>
+#include <utility>
 
 using namespace llmopt::runtime;
 
@@ -97,6 +98,7 @@ void Scheduler::planRow(uint32_t slot) {
     if (mutant(SchedulerMutant::BudgetExceeded))
       row.tokens = std::min(left, budgetLeft + 1);
     row.samples = row.tokens == left && request.prefillEnd == request.known();
+    fetchTokens(request, request.leastLength(), row.tokens); // until it is written
   } else {
     if (request.leads && !forkSamples(slot) && !mutant(SchedulerMutant::ForkedLate))
       return;
@@ -130,20 +132,21 @@ void Scheduler::planRunning() {
   gaps = false;
   budgetLeft = config.tokenBudget;
   // Without drafts a row has one token and yields one: the bounds of the length are exact.
+  uint32_t decodes = 0;
   bool single = !mostDrafts && !mutant(SchedulerMutant::BeyondTheAnswer);
-  for (size_t i = 0; i < runningSlots.size(); ++i) {
+  const uint32_t *slots = runningSlots.data();
+  SteadyRow *table = steady.data();
+  for (size_t i = 0; i < runningSlots.size(); ++i) { // forks come in between
     if (i + 2 * kAhead < runningSlots.size())
-      __builtin_prefetch(&steady[runningSlots[i + 2 * kAhead]], 1);
-    if (i % 4 == 0)
-      blocks.lookAhead();
-    uint32_t slot = runningSlots[i];
-    const SteadyRow &row = steady[slot];
-    auto planDecode = [&](uint32_t generation) { // the budget has a token for each
-      --budgetLeft;
+      __builtin_prefetch(&table[slots[i + 2 * kAhead]], 1);
+    uint32_t slot = slots[i];
+    const SteadyRow &row = table[slot];
+    auto planDecode = [&](uint32_t generation) {
       plan.push_back(
           {.slot = slot, .generation = generation, .tokens = 1, .samples = true, .decode = true});
     };
     if (row.steady && row.base < row.end + mutant(SchedulerMutant::SteadyTooLong)) {
+      ++decodes;
       planDecode(row.generation);
       continue;
     }
@@ -152,12 +155,15 @@ void Scheduler::planRunning() {
     if (request.prefilling()) {
       prefills.push_back(slot);
     } else if (!single || !request.plain()) {
+      budgetLeft -= std::exchange(decodes, 0);
       planRow(slot);
     } else if (request.decodePosition() < request.outputLimit) {
       unreserved.push_back(uint32_t(plan.size()));
+      ++decodes;
       planDecode(request.generation);
     }
   }
+  budgetLeft -= decodes; // it has a token for each
   // The ward's prefill first: the bound on waiting counts on it.
   uint32_t ward = wardSlot();
   if (ward != Request::kNone && requests[ward].prefilling())

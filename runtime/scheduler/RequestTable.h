@@ -10,9 +10,11 @@
 #include "runtime/scheduler/Request.h"
 
 #include <array>
+#include <bit>
 #include <memory>
 #include <optional>
 #include <span>
+#include <vector>
 
 namespace llmopt::runtime {
 
@@ -109,9 +111,9 @@ static_assert(sizeof(Request) / 64 % 2 == 1);
 
 /// What a step looks at of a request that is steady: it has a row of one token in each unfinished
 /// step and gets one in each step that is made, and nothing comes in between (a page to grow by, a
-/// whole block, an end, a caller). Its lengths and its newest tokens are here then, and those of
-/// the `Request` are as they were when it became steady (Steady.cpp).
-struct alignas(64) SteadyRow { // two cache lines
+/// whole block, an end, a caller). Its lengths are here then, its newest tokens in NewestTokens,
+/// and those of the `Request` are as they were when it became steady (Steady.cpp).
+struct alignas(64) SteadyRow { // a cache line
   uint64_t samplingSeed = 0;
   kv::Token *tokens = nullptr; ///< the request's memory
   int64_t lastTokenNs = 0;
@@ -124,23 +126,30 @@ struct alignas(64) SteadyRow { // two cache lines
   uint32_t lastRow = 0; ///< in the newest step
   uint8_t flags = 0;    ///< of its rows
   bool steady = false;
-  /// The newest tokens, by position: each request's memory lies in a page of its own, and a store
-  /// there for each token of each row would miss the translation cache.
-  static constexpr uint32_t kRecent = 16;
-  std::array<kv::Token, kRecent> recent;
-
-  kv::Token at(uint32_t position) const { return recent[position % kRecent]; }
-  void put(uint32_t position, kv::Token token) {
-    recent[position % kRecent] = token;
-    if (position % kRecent == kRecent - 1)
-      write(position + 1);
-  }
-  /// Those before `end` to the request's memory.
-  void write(uint32_t end) {
-    for (; written < end; ++written)
-      tokens[written] = at(written);
-  }
 };
-static_assert(sizeof(SteadyRow) == 128);
+static_assert(sizeof(SteadyRow) == 64);
+
+/// What the last steps yielded for steady requests, by step and table slot: each request's memory
+/// lies in a page of its own, and a store there for each token of each row would miss the
+/// translation cache.
+class NewestTokens {
+public:
+  NewestTokens(uint32_t tableSlots, uint32_t stepsInFlight)
+      : slots(tableSlots), mask(std::bit_ceil(kLeast + stepsInFlight - 1) - 1),
+        ring(size_t(slots) * (mask + 1)) {}
+
+  /// A steady request yields at most as many before all of them are written.
+  uint32_t most() const { return mask; }
+  /// Of the step that completed `ago` steps before the last one.
+  kv::Token *of(uint32_t ago = 0) { return ring.data() + size_t((newest - ago) & mask) * slots; }
+  /// Of the step that is being completed.
+  kv::Token *next() { return ring.data() + size_t((newest + 1) & mask) * slots; }
+  void advance() { ++newest; }
+
+private:
+  static constexpr uint32_t kLeast = 16; ///< blocks of 16 tokens are the most common
+  uint32_t slots, mask, newest = 0;
+  std::vector<kv::Token> ring;
+};
 
 } // namespace llmopt::runtime

@@ -179,7 +179,7 @@ void Scheduler::enqueue(uint32_t slot) {
   request.state = RequestState::Waiting;
   if (request.swapped)
     request.matched = request.computed; // nothing of it is to be computed again
-  else if (policy->usesMatches())
+  else // a prompt that has just come is in the first cache; what is found is remembered
     request.matched = blocks.match(*request.prompt).tokens;
   if (request.blocked) // it neither takes a place among those that are tried nor keeps others out
     ++blockedWaiters;
@@ -189,7 +189,8 @@ void Scheduler::enqueue(uint32_t slot) {
 
 void Scheduler::offer(uint32_t slot) {
   queue.push(slot, keyOf(requests[slot]), requests[slot].arrival);
-  ages.push(slot, requests[slot].arrival, 0);
+  if (!byArrival)
+    ages.push(slot, requests[slot].arrival, 0);
 }
 
 void Scheduler::dequeue(uint32_t slot) {
@@ -203,7 +204,8 @@ void Scheduler::dequeue(uint32_t slot) {
     return;
   if (queue.contains(slot)) // a waiter that is being tried is out of it already
     queue.remove(slot);
-  ages.remove(slot);
+  if (!byArrival)
+    ages.remove(slot);
 }
 
 /// What it has computed is gone; its tokens are its prompt now.
@@ -290,7 +292,8 @@ RequestHandle Scheduler::ward() const {
 }
 
 uint32_t Scheduler::agedWaiter() const {
-  if (ages.empty() || !aged(requests[ages.top()]) || mutant(SchedulerMutant::AgedPassed))
+  const IndexedHeap &waiters = byArrival ? queue : ages;
+  if (waiters.empty() || !aged(requests[waiters.top()]) || mutant(SchedulerMutant::AgedPassed))
     return Request::kNone;
-  return ages.top();
+  return waiters.top();
 }

@@ -89,9 +89,10 @@ Scheduler::Scheduler(const SchedulerOptions &options, kv::BlockManager &manager,
                      RequestListener &listener)
     : config(options), blocks(manager), listener(listener), policy(makePolicy(options.policy)),
       requests(size_t(options.maxWaiting) + options.maxRunning), steady(requests.size()),
+      newestTokens(manager.options().maxSequences, options.stepsInFlight),
       queue(uint32_t(requests.size())), ages(uint32_t(requests.size())),
-      deadlines(uint32_t(requests.size())), writer(capacitiesOf(options, manager.options())),
-      flights(options.stepsInFlight) {
+      byArrival(options.policy == PolicyKind::Fcfs), deadlines(uint32_t(requests.size())),
+      writer(capacitiesOf(options, manager.options())), flights(options.stepsInFlight) {
   if (!config.chunkTokens || config.chunkTokens > config.tokenBudget)
     config.chunkTokens = config.tokenBudget;
   freeSlots.reserve(requests.size());
@@ -108,8 +109,10 @@ Scheduler::Scheduler(const SchedulerOptions &options, kv::BlockManager &manager,
   receivers.reserve(config.maxRunning);
   draftTokens.reserve(config.tokenBudget);
   draftParents.reserve(config.tokenBudget);
-  for (Flight &flight : flights)
+  for (Flight &flight : flights) {
     flight.rows.reserve(config.maxRunning);
+    flight.unsteady.reserve(config.maxRunning);
+  }
   mostDrafts = config.maxDraft();
   uint32_t first = 0;
   while (first + 1 < manager.options().groups.size() && !manager.options().groups[first].keepsAll())
@@ -203,7 +206,7 @@ Status Scheduler::check() const {
     forks += fork;
     reserved += holds ? r.forks : 0;
     if (queue.contains(slot) != (r.state == RequestState::Waiting && !r.blocked && !fork) ||
-        ages.contains(slot) != queue.contains(slot))
+        ages.contains(slot) != (queue.contains(slot) && !byArrival))
       return wrong(slot, "the queue does not have it, or has it wrongly");
     if ((holds || r.swapped) != blocks.alive(r.sequence))
       return wrong(slot, "its sequence is not as its state says");

@@ -155,17 +155,24 @@ private:
   struct Flight {
     uint64_t step = 0;
     std::vector<PlannedRow> rows;
+    std::vector<uint32_t> unsteady; ///< requests that decode, and something happens to them
   };
 
   Scheduler(const SchedulerOptions &options, kv::BlockManager &manager, RequestListener &listener);
 
   void updateGauges();
   /// What a step looks at of a steady request, some rows before it is needed.
-  void fetch(uint32_t slot) const {
-    __builtin_prefetch(&steady[slot], 1);
-    __builtin_prefetch(&steady[slot].recent, 1);
-  }
+  void fetch(uint32_t slot) const { __builtin_prefetch(&steady[slot], 1); }
   static constexpr size_t kAhead = 8; ///< rows
+  /// Into the second cache, which has room.
+  static void fetchAll(const void *from, size_t bytes) {
+    constexpr size_t kLine = 64;
+    for (size_t at = 0; at < bytes; at += kLine)
+      __builtin_prefetch(static_cast<const char *>(from) + at, 0, 2);
+  }
+  static void fetchTokens(const Request &request, uint32_t begin, uint32_t count) {
+    fetchAll(request.tokens().data() + begin, count * sizeof(kv::Token));
+  }
 
   // Requests.cpp
   Status refuse(RejectReason reason, Status status);
@@ -200,6 +207,8 @@ private:
   // Steady.cpp
   void beginSteady(uint32_t slot);
   void endSteady(uint32_t slot);
+  void fetchUnsteady(const SteadyRow &row, uint32_t slot) const;
+  void fetchEnds(const Flight &flight) const;
   uint32_t computedOf(uint32_t slot) const;
   size_t completeSteady(const Flight &flight, size_t begin, const StepResult &result,
                         int64_t nowNs);
@@ -244,7 +253,9 @@ private:
   // WriteRows.cpp
   std::span<const uint8_t> launch();
   void writeRow(PlannedRow &planned, uint64_t step);
-  void writeDecodes(size_t begin, size_t end, uint64_t step);
+  template <bool kBehind>
+  size_t writeSteady(size_t begin, size_t end, StepWriter::Decodes &decodes);
+  void writeDecodes(size_t begin, size_t end, Flight &flight);
   void writeDrafts(const Request &request, const PlannedRow &planned);
 
   // Complete.cpp
@@ -272,10 +283,12 @@ private:
 
   std::vector<Request, kv::LargePages<Request>> requests;
   std::vector<SteadyRow, kv::LargePages<SteadyRow>> steady; ///< of each request
+  NewestTokens newestTokens;
   std::vector<uint32_t> freeSlots;
   std::vector<uint32_t> runningSlots;               ///< in the order of admission
   IndexedHeap queue;                                ///< waiting, in the policy's order
-  IndexedHeap ages;                                 ///< waiting, in the order of arrival
+  IndexedHeap ages;                                 ///< the same in the order of arrival, ...
+  bool byArrival = false;                           ///< ... unless the queue has it
   IndexedHeap deadlines;                            ///< of all that have one
   std::array<uint32_t, kPriorities> oldest, newest; ///< unfinished, of each class
   uint64_t arrivals = 0, launched = 0;

@@ -18,7 +18,9 @@ void Scheduler::beginSteady(uint32_t slot) {
       request.samplesInFlight != rows || request.inFlightLeast != rows ||
       request.inFlightMost != rows || base >= request.plainEnd)
     return;
-  uint32_t end = std::min(blocks.beginSteady(request.sequence), request.plainEnd);
+  // All tokens that it yields are kept: those of its rows until the end, and of those in flight.
+  uint32_t kept = base + newestTokens.most() - uint32_t(flights.size());
+  uint32_t end = std::min({blocks.beginSteady(request.sequence), request.plainEnd, kept});
   if (!end)
     return;
   SteadyRow &row = steady[slot];
@@ -35,9 +37,7 @@ void Scheduler::beginSteady(uint32_t slot) {
          .adapter = request.adapter,
          .lastRow = request.lastRow,
          .flags = uint8_t(step::kSamples | (request.greedy ? step::kGreedy : 0)),
-         .steady = true,
-         .recent = {}};
-  row.recent[(request.known() - 1) % SteadyRow::kRecent] = request.newest;
+         .steady = true};
 }
 
 /// All of it is in the request and in the sequence again. Nothing where it is not steady.
@@ -54,12 +54,34 @@ void Scheduler::endSteady(uint32_t slot) {
   request.inFlightRows = request.inFlightLeast = request.inFlightMost = rows;
   request.samplesInFlight = rows;
   request.knownTokens = request.computed + 1;
-  row.write(request.knownTokens);
-  request.newest = row.at(request.computed);
+  for (uint32_t left = request.knownTokens - row.written; left-- > 0; ++row.written)
+    row.tokens[row.written] = newestTokens.of(left)[row.tableSlot];
+  request.newest = row.tokens[request.computed];
   request.lastTokenNs = row.lastTokenNs;
   request.lastStep = newestStep;
   request.lastRow = row.lastRow;
   blocks.endSteady(request.sequence, request.tokens().subspan(before, request.computed - before));
+}
+
+/// Its next row will not be steady: what is looked at then was left alone for some steps.
+void Scheduler::fetchUnsteady(const SteadyRow &row, uint32_t slot) const {
+  const char *request = reinterpret_cast<const char *>(&requests[slot]);
+  __builtin_prefetch(request, 1);
+  __builtin_prefetch(request + 64, 1);
+  __builtin_prefetch(row.tokens + row.base, 1);
+  blocks.fetchRow(row.tableSlot, row.base);
+}
+
+/// Of rows that something happens to when they complete: blocks and answers that end.
+void Scheduler::fetchEnds(const Flight &flight) const {
+  for (uint32_t slot : flight.unsteady) {
+    const Request &request = requests[slot];
+    if (request.state != RequestState::Running)
+      continue;
+    blocks.fetchCommit(request.sequence.slot);
+    if (request.given() + 1 >= request.outputLimit)
+      fetchAll(&request, sizeof(request));
+  }
 }
 
 uint32_t Scheduler::computedOf(uint32_t slot) const {
@@ -73,21 +95,18 @@ size_t Scheduler::completeSteady(const Flight &flight, size_t begin, const StepR
   const RowResult *results = result.rows.data();
   const kv::Token *tokens = result.tokens.data();
   SteadyRow *table = steady.data();
-  size_t i = begin, count = flight.rows.size();
+  kv::Token *kept = newestTokens.next();
+  size_t i = begin, count = flight.rows.size(), last = count - 1;
   uint64_t gap = 0;
-  size_t gapBegin = begin, flying = flightCount;
+  size_t gapBegin = begin;
   for (; i < count; ++i) {
-    if (i + kAhead < count)
-      fetch(rows[i + kAhead].slot);
-    if (i % 2 == 0)
-      blocks.lookAhead();
+    __builtin_prefetch(&table[rows[std::min(i + kAhead, last)].slot], 1);
     SteadyRow &row = table[rows[i].slot];
     // It is the row's request: another one in its place would have no row in this step.
     if (!row.steady || results[i].failed)
       break;
-    // Each row in flight brings a token behind the last one that is known.
     const kv::Token &token = tokens[results[i].firstToken];
-    row.put(row.base - uint32_t(flying) + 1, token);
+    kept[row.tableSlot] = token;
     uint64_t since = uint64_t(nowNs - row.lastTokenNs);
     if (since != gap) {
       recordGap(gap, i - gapBegin);
@@ -95,6 +114,8 @@ size_t Scheduler::completeSteady(const Flight &flight, size_t begin, const StepR
       gapBegin = i;
     }
     row.lastTokenNs = nowNs;
+    if (row.base >= row.end)
+      fetchUnsteady(row, rows[i].slot);
     listener.onTokens({rows[i].slot, row.generation}, {&token, 1}, nowNs);
   }
   recordGap(gap, i - gapBegin);

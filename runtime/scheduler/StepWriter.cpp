@@ -65,7 +65,7 @@ StepWriter::Decodes StepWriter::beginDecodes(uint32_t count) {
   if (head.rowCount + count > rowRoom)
     moveTokens(head.rowCount + count);
   Decodes decodes;
-  decodes.nextToken = tokenUsed;
+  decodes.nextToken = decodes.tokenBegin = tokenUsed;
   decodes.token = newTokens(count); // may move the rows
   decodes.row = rowAt(head.rowCount);
   decodes.nextReference = int32_t(references.size());

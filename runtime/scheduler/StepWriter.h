@@ -86,6 +86,21 @@ public:
       *reference++ = token;
       return addToken(-1 - nextReference++);
     }
+    /// Where the next ones go, and the first one's token: for who writes all of them itself.
+    step::Row *nextRow() const { return row; }
+    step::Token *nextTokens() const { return token; }
+    step::Reference *nextReferences() const { return reference; }
+    uint32_t rowsWritten() const { return nextToken - tokenBegin; }
+    uint32_t tokenIndex() const { return nextToken; }
+    int32_t referenceIndex() const { return nextReference; }
+    uint32_t draftIndex() const { return firstDraft; }
+    void advance(uint32_t rows, uint32_t references) {
+      row += rows;
+      token += rows;
+      nextToken += rows;
+      reference += references;
+      nextReference += int32_t(references);
+    }
 
   private:
     friend class StepWriter;
@@ -102,7 +117,7 @@ public:
     step::Row *row;
     step::Token *token;
     step::Reference *reference;
-    uint32_t nextToken, firstDraft;
+    uint32_t nextToken, tokenBegin, firstDraft;
     int32_t nextReference;
   };
   /// At most `count` of them; nothing else is added before `end`.

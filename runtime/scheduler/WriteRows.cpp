@@ -72,33 +72,67 @@ void Scheduler::writeRow(PlannedRow &planned, uint64_t step) {
   }
 }
 
+/// As writeDecodes, up to the first who is not steady, which it gives. `kBehind`: other steps are
+/// in flight, so the tokens are what the newest one yields.
+template <bool kBehind>
+size_t Scheduler::writeSteady(size_t begin, size_t end, StepWriter::Decodes &decodes) {
+  step::Row *out = decodes.nextRow();
+  step::Token *token = decodes.nextTokens();
+  step::Reference *reference = decodes.nextReferences();
+  uint32_t firstToken = decodes.tokenIndex(), firstDraft = decodes.draftIndex();
+  int32_t nextReference = decodes.referenceIndex();
+  uint32_t index = writer.rowCount() + decodes.rowsWritten(); // of the first one
+  const kv::Token *newest = newestTokens.of();
+  const uint64_t behind = newestStep;
+  SteadyRow *table = steady.data();
+  const PlannedRow *rows = plan.data();
+  size_t i = begin;
+  for (; i < end; ++i, ++out, ++token) {
+    if (i + kAhead < end)
+      __builtin_prefetch(&table[rows[i + kAhead].slot], 1);
+    uint32_t slot = rows[i].slot, done = uint32_t(i - begin);
+    SteadyRow &known = table[slot];
+    if (!known.steady)
+      break;
+    uint32_t base = known.base++;
+    *out = {.samplingSeed = known.samplingSeed,
+            .predecessorStep = kBehind ? behind : step::kNoStep,
+            .predecessorRow = kBehind ? known.lastRow : step::kNone,
+            .tableSlot = known.tableSlot,
+            .request = slot,
+            .generation = known.generation,
+            .firstToken = firstToken + done,
+            .tokenCount = 1,
+            .baseLength = base,
+            .lengthBound = base + 1,
+            .outputPosition = base + 1 - known.promptLength,
+            .outputLimit = known.outputLimit,
+            .adapter = known.adapter,
+            .firstDraft = firstDraft,
+            .draftCount = 0,
+            .phase = step::Phase::Decode,
+            .flags = known.flags,
+            .reserved = 0};
+    if (kBehind)
+      reference[done] = {behind, known.lastRow, 0};
+    *token = {kBehind ? -1 - nextReference - int32_t(done) : int32_t(newest[known.tableSlot]), 0};
+    known.lastRow = index + done;
+  }
+  decodes.advance(uint32_t(i - begin), kBehind ? uint32_t(i - begin) : 0);
+  return i;
+}
+
 /// As writeRow, for rows [begin, end) of the plan, which have one token each and yield one. Who is
 /// steady needs its own record and nothing else; others may become so.
-void Scheduler::writeDecodes(size_t begin, size_t end, uint64_t step) {
+void Scheduler::writeDecodes(size_t begin, size_t end, Flight &flight) {
+  uint64_t step = flight.step;
   StepWriter::Decodes decodes = writer.beginDecodes(uint32_t(end - begin));
-  uint32_t index = writer.rowCount();
-  for (size_t i = begin; i < end; ++i) {
-    if (i + kAhead < end)
-      fetch(plan[i + kAhead].slot);
+  uint32_t first = writer.rowCount();
+  for (size_t i = begin;; ++i) {
+    i = flightCount ? writeSteady<true>(i, end, decodes) : writeSteady<false>(i, end, decodes);
+    if (i == end)
+      break;
     uint32_t slot = plan[i].slot;
-    if (SteadyRow &known = steady[slot]; known.steady) {
-      step::Row &row = flightCount ? decodes.add(step::Reference{newestStep, known.lastRow, 0})
-                                   : decodes.add(known.at(known.base));
-      row.samplingSeed = known.samplingSeed;
-      row.predecessorStep = flightCount ? newestStep : step::kNoStep;
-      row.predecessorRow = flightCount ? known.lastRow : step::kNone;
-      row.tableSlot = known.tableSlot;
-      row.request = slot;
-      row.generation = known.generation;
-      row.baseLength = known.base;
-      row.lengthBound = ++known.base;
-      row.outputPosition = known.base - known.promptLength;
-      row.outputLimit = known.outputLimit;
-      row.adapter = known.adapter;
-      row.flags = known.flags;
-      known.lastRow = index++;
-      continue;
-    }
     Request &request = requests[slot];
     bool predecessor = request.samplesInFlight > 0;
     step::Row &row = predecessor
@@ -122,8 +156,10 @@ void Scheduler::writeDecodes(size_t begin, size_t end, uint64_t step) {
     ++request.inFlightMost;
     ++request.samplesInFlight;
     request.lastStep = step;
-    request.lastRow = index++;
+    request.lastRow = first + uint32_t(i - begin);
     beginSteady(slot);
+    if (!steady[slot].steady)
+      flight.unsteady.push_back(slot);
   }
   writer.end(decodes);
 }
@@ -132,6 +168,7 @@ std::span<const uint8_t> Scheduler::launch() {
   const kv::StepTables &tables = blocks.closeStep();
   Flight &flight = flights[(flightHead + flightCount) % flights.size()];
   flight.step = tables.step;
+  flight.unsteady.clear();
   writer.begin(flight.step, step::Kind::Step, uint32_t(plan.size()));
   writer.setTables(tables);
   // Runs of rows that decode, and the others one by one.
@@ -139,7 +176,7 @@ std::span<const uint8_t> Scheduler::launch() {
   for (size_t i = 0, end; i < plan.size(); i = end) {
     for (end = i; end < plan.size() && plan[end].decode && !damaged;)
       ++end;
-    writeDecodes(i, end, flight.step);
+    writeDecodes(i, end, flight);
     if (end < plan.size())
       writeRow(plan[end++], flight.step);
   }
