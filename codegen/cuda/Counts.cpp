@@ -1,6 +1,7 @@
 // See Counts.h.
 #include "codegen/cuda/Counts.h"
 #include "codegen/cuda/passes/Products.h"
+#include "codegen/cuda/passes/RowTurns.h"
 #include "dialect/tile/TileDialect.h"
 
 #include "llvm/Support/MathExtras.h"
@@ -37,8 +38,9 @@ void add(InstructionCounts &counts, tile::ConvertOp convert) {
 void add(InstructionCounts &counts, tile::CopyAsyncOp copy) {
   auto space =
       cast<tile::SharedAttr>(cast<MemRefType>(copy.getBuffer().getType()).getMemorySpace());
-  counts.wideCopies += registersOf(copy.getRows()) * space.getLayout().chunks() /
-                       lanesOfRow(tile::fragmentOf(copy.getRows()).getLayout());
+  int64_t rows = isByTurn(copy) ? 1 : registersOf(copy.getRows());
+  counts.wideCopies +=
+      rows * space.getLayout().chunks() / lanesOfRow(tile::fragmentOf(copy.getRows()).getLayout());
 }
 
 } // namespace

@@ -20,7 +20,8 @@ struct Rule {
 constexpr const char *kBoundLine =
     "const bool (more|is_of_item|mask_shows) = |const bool is(_\\d+)? = .*(n|key)(_\\d+)? |"
     "^ *(&&|\\|\\|) |row_count|< rows_left|for \\(i64 (item|tile|split) = |"
-    "for \\(int row = |>= int\\(|row < count|if \\(tile < |next_key(_\\d+)? < ";
+    "for \\(int row = |>= int\\(|row < count|if \\(tile < |next_key(_\\d+)? < |"
+    "while \\(\\+\\+tile < ";
 
 const Rule kRules[] = {
     {"delete-barrier", "__syncthreads\\(\\);", ""},
@@ -32,8 +33,8 @@ const Rule kRules[] = {
     {"bound", " <= ", " < ", kBoundLine},
     {"bound", " >= ", " > ", kBoundLine},
     // Loops over tiles and splits.
-    {"loop", "for \\(i64 tile = ([^;]+);", "for (i64 tile = $1 + 1;"},
-    {"loop", "(i64 tile = .* < )(\\w+);", "$1$2 - 1;"},
+    {"loop", "i64 tile = (\\w+ - 1);", "i64 tile = $1 + 1;"},
+    {"loop", "while \\(\\+\\+tile < (\\w+)\\)", "while (++tile < $1 - 1)"},
     {"loop", "(i64 split = .* < )(\\w+);", "$1$2 - 1;"},
     {"loop", "for \\(i64 first_of_turn = 0;", "for (i64 first_of_turn = 4;"},
     {"loop", "const bool more = (\\w+) < ", "const bool more = $1 + 1 < "},
@@ -56,14 +57,15 @@ const Rule kRules[] = {
     {"stride", "(p\\.\\w+_stride\\d)", "($1 + 8)"},
     {"page-index", "\\) / PAGE\\]", " + 1) / PAGE]"},
     {"page-index", "slot = int\\(u32\\((.*)\\) % (\\d+)\\)", "slot = int(u32($1 + 1) % $2)"},
-    {"page-index", "i64\\((next_pages\\[i\\])\\) \\* p", "i64($1 + 1) * p"},
+    {"page-index", "i64\\((next_page)\\) \\* p", "i64($1 + 1) * p"},
+    {"page-index", "lane / (\\d+) \\* (\\d+) \\+ i", "lane / $1 * $2 + (i ^ 1)"},
     {"page-index", "table\\[base \\+", "table[base + 1 +"},
     {"page-index", "u32\\(key\\) \\+ row", "u32(key) + row + 1"},
     {"page-index", "page_of<(\\d+)>", "page_of<2 * $1>", "="},
     {"page-index", "table_base = (.*);", "table_base = $1 + 1;"},
     // One side of an exchange looks in another chunk; or all in chunks of the same banks.
     {"swizzle", "\\.at\\((.*), (lane / 16|lane / 8 % 2), ", ".at($1, ($2) ^ 1, "},
-    {"swizzle", "to\\.at\\(first, lane,", "to.at(first, lane ^ 1,"},
+    {"swizzle", "to\\.at\\(row, lane,", "to.at(row, lane ^ 1,"},
     {"swizzle", "at\\(row \\+ rows % 8, ", "at(row, "},
     {"swizzle", "row / \\(8 / SPAN\\) % SPAN", "row / (64 / SPAN) % SPAN"},
     {"swizzle", "column / run", "(column / run ^ 1)"},
@@ -74,16 +76,16 @@ const Rule kRules[] = {
     {"fragment", "\\* 4 \\+ i\\];", "* 4 + (i ^ 1)];"},
     {"fragment", "pack<(\\w+)>\\((\\w+)\\[i\\], (\\w+)\\[i \\+ 1\\]\\)",
      "pack<$1>($3[i + 1], $2[i])"},
-    {"zero-fill", "used && some \\? \\(full \\|\\| left > 16 \\? 16 : left\\) : 0", "16"},
-    {"zero-fill", "used && column < columns \\? (.*) : T\\{\\}", "$1"},
-    {"zero-fill", "next_pages\\[i\\] < 0 \\? -1 : ", ""},
+    {"zero-fill", "present && some \\? \\(full \\|\\| left > 16 \\? 16 : left\\) : 0", "16"},
+    {"zero-fill", "column < used \\? (.*) : T\\{\\}", "$1"},
+    {"zero-fill", "!\\(next_page < 0\\)", "true"},
     {"zero-fill", "row < count \\? (.*) : -1", "$1"},
     // An address for rows that have none.
     {"zero-fill", "\\w+ < row_count \\? (row_offset) : -1", "$1"},
     {"zero-fill", "\\(\\w+ < row_count && is_whole\\) \\? (\\w+) : -1", "is_whole ? $1 : -1"},
     {"zero-fill", "\\(\\w+ < row_count && is_whole\\) \\? (\\w+) : -1", "$1"},
-    {"zero-fill", "key(_\\d+)? >= int\\(may_begin\\) \\? (int\\(\\w+\\[i\\]\\)) : -1", "$2"},
-    {"zero-fill", "is(?:_\\d+)? \\? (int\\(\\w+\\[i\\]\\)) : -1", "$1"},
+    {"zero-fill", "key(_\\d+)? >= int\\(may_begin\\) \\? (int\\(\\w+\\)) : -1", "$2"},
+    {"zero-fill", "is(?:_\\d+)? \\? (int\\(\\w+\\)) : -1", "$1"},
     {"zero-fill", "= copy_row \\+ i \\* 16 < (\\w+_keys)$", "= true"},
     {"zero-fill", "(start|next)_count = \\w+ \\? (\\w+) : 0", "$1_count = 64"},
     {"rescale", "acc\\[i\\] = acc\\[i\\] \\* \\w+\\[[^;]*;", "acc[i] = acc[i];"},

@@ -16,6 +16,33 @@ template <int PENDING> __device__ __forceinline__ void copy_wait() {
   asm volatile("cp.async.wait_group %0;" ::"n"(PENDING) : "memory");
 }
 
+// Begins to copy row `row` of COLUMNS elements from `at` on, with LANES neighbouring lanes; zeros
+// where it is not present, and in the tile's padding. Elements are `stride` apart. A row that is
+// not contiguous, or not at a multiple of 16 bytes, is copied element by element.
+template <typename T, int COLUMNS, int LANES, int PITCH, int SPAN>
+__device__ __forceinline__ void copy_one_row(shared_tile<PITCH, SPAN> to, int row, const T *from,
+                                             bool present, i64 at, i64 stride = 1,
+                                             int columns = COLUMNS) {
+  constexpr int run = 16 / sizeof(T);
+  const int lane = threadIdx.x % LANES;
+  const T *source = from + at;
+  if (stride != 1 || u64(source) % 16 != 0) {
+    const int used = present ? columns : 0;
+#pragma unroll 1
+    for (int column = lane; column < PITCH / int(sizeof(T)); column += LANES)
+      store_shared(element_at<T>(to, row, column), column < used ? source[column * stride] : T{});
+    return;
+  }
+  const bool full = COLUMNS * int(sizeof(T)) == PITCH && columns >= COLUMNS;
+#pragma unroll
+  for (int j = 0; j < PITCH / 16 / LANES; ++j) {
+    const int chunk = lane + j * LANES, left = (columns - chunk * run) * int(sizeof(T));
+    const bool some = full || left > 0;
+    copy_chunk(to.at(row, lane, 0, j * LANES), source + lane * run + (some ? j * LANES * run : 0),
+               present && some ? (full || left > 16 ? 16 : left) : 0);
+  }
+}
+
 // Addresses of the rows that a thread copies, as one argument.
 template <int N> struct row_list {
   i64 at[N];

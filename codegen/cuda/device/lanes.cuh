@@ -1,4 +1,4 @@
-// Combining values of neighbouring lanes: those whose numbers differ in the bits of MASK.
+// Values of other lanes; combined are those of lanes whose numbers differ in the bits of MASK.
 
 struct combine_max {
   static __device__ __forceinline__ float identity() { return -infinity; }
@@ -16,4 +16,9 @@ template <typename Combine, int MASK> __device__ __forceinline__ float over_lane
     if (MASK & bit)
       x = Combine::apply(x, __shfl_xor_sync(0xffffffffu, x, bit));
   return x;
+}
+
+// The value that another lane of the warp has.
+template <typename T> __device__ __forceinline__ T from_lane(T x, int from) {
+  return __shfl_sync(0xffffffffu, x, from);
 }

@@ -1,5 +1,6 @@
 // Loops and branches. What they carry lives in variables that outlive them.
 #include "codegen/cuda/emit/Printer.h"
+#include "codegen/cuda/passes/LoopAttrs.h"
 
 using namespace mlir;
 using namespace llmopt;
@@ -98,11 +99,16 @@ LogicalResult Printer::print(scf::ForOp loop) {
   std::string index = name(loop.getInductionVar(), "n");
   bound[loop.getInductionVar()] = {index};
   std::string type = typeName(loop.getInductionVar().getType());
+  std::string step = use(loop.getStep()).text;
+  bool isDoWhile = loop->hasAttr(kAtLeastOnceAttr);
   if (loop->hasAttr(tile::kOnceAttr)) {
     w.open("if (" + binary(lower, "<", upper, Precedence::Relation).text + ")");
     w.line("const " + type + " " + index + " = " + lower.text + ";");
+  } else if (isDoWhile) {
+    w.line(type + " " + index + " = " + lower.text + ";");
+    w.line("#pragma unroll 1");
+    w.open("do");
   } else {
-    std::string step = use(loop.getStep()).text;
     w.line("#pragma unroll 1");
     w.open("for (" + type + " " + index + " = " + lower.text + "; " + index + " < " +
            upper.in(Precedence::Sum) + "; " + (step == "1" ? "++" + index : index + " += " + step) +
@@ -111,7 +117,8 @@ LogicalResult Printer::print(scf::ForOp loop) {
   if (failed(block(*loop.getBody())))
     return failure();
   assign(loop.getRegionIterArgs(), loop.getBody()->getTerminator()->getOperands());
-  w.close();
+  std::string next = step == "1" ? "++" + index : "(" + index + " += " + step + ")";
+  w.close(isDoWhile ? " while (" + next + " < " + upper.in(Precedence::Sum) + ");" : "");
   alias(loop.getResults(), loop.getRegionIterArgs());
   return success();
 }

@@ -1,6 +1,7 @@
 // The frame of a kernel: parameters, thread constants, shared memory.
 #include "codegen/cuda/Emit.h"
 #include "codegen/cuda/emit/Printer.h"
+#include "codegen/cuda/passes/RowTurns.h"
 
 #include "mlir/Dialect/UB/IR/UBOps.h"
 #include "llvm/ADT/TypeSwitch.h"
@@ -103,6 +104,8 @@ LogicalResult Printer::block(Block &block) {
 
 LogicalResult Printer::operation(Operation *op) {
   w.place = op->getLoc();
+  if (op->getNumResults() == 1 && isMadeByTurn(op->getResult(0)))
+    return success(); // printed where a copy wants it
   if (auto note = op->getAttrOfType<StringAttr>(tile::kNoteAttr);
       note && !isa<memref::AllocaOp, tile::BarrierOp>(op))
     w.note(note.getValue());

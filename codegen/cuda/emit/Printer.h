@@ -61,12 +61,30 @@ private:
   mlir::LogicalResult print(tile::StoreOp store);
   mlir::LogicalResult print(tile::StridedRowsOp rows);
   mlir::LogicalResult print(tile::PagedRowsOp rows);
+  Expression stridedRow(tile::StridedRowsOp rows, const Expression &index);
   void finishCombined(mlir::Value result, const tile::Layout &space, bool isMax);
   /// Prints the region for one element; what it yields.
   mlir::FailureOr<llvm::SmallVector<Expression>> mapBody(tile::MapOp map, const Expression &index);
 
-  // Shared memory and products (Shared.cpp).
+  // Copies into shared memory (Copies.cpp).
   mlir::LogicalResult print(tile::CopyAsyncOp copy);
+  mlir::LogicalResult printByTurn(tile::CopyAsyncOp first);
+  mlir::FailureOr<Expression> rowOfTurn(mlir::Value rows, const Expression &turn,
+                                        llvm::SmallVectorImpl<mlir::Value> &made);
+  mlir::FailureOr<Expression> yieldOfTurn(tile::MapOp map, const Expression &turn,
+                                          llvm::SmallVectorImpl<mlir::Value> &made);
+  struct RowText {
+    std::string present, address; ///< conditions and addresses are looked at where they are used
+  };
+  mlir::FailureOr<RowText> rowOfCopy(mlir::Value rows, const Expression &turn,
+                                     llvm::SmallVectorImpl<mlir::Value> &made);
+  std::string fromLane(tile::ConvertOp convert, const Expression &index);
+  struct CopyText {
+    std::string to, from, rest; ///< arguments
+  };
+  CopyText textOf(tile::CopyAsyncOp copy);
+
+  // Shared memory and products (Shared.cpp).
   mlir::LogicalResult print(tile::PutOp put);
   mlir::LogicalResult print(tile::GetOp get);
   mlir::LogicalResult print(tile::ConvertOp convert);
@@ -129,6 +147,7 @@ private:
     std::string name, expression, comment;
   };
   std::vector<ThreadConstant> threadConstants;
+  llvm::SmallPtrSet<mlir::Operation *, 4> begun; ///< copies in the loop of an earlier one
   /// The element that a map's region is printed for.
   struct Element {
     tile::MapOp map;

@@ -1,6 +1,8 @@
-// Tiles in shared memory: copies, waits, conversions, and the products that read them.
+// Tiles in shared memory: waits, conversions, and the products that read them.
 #include "codegen/cuda/emit/Printer.h"
+#include "codegen/cuda/emit/SharedText.h"
 #include "codegen/cuda/passes/Products.h"
+#include "codegen/cuda/passes/RowTurns.h"
 #include "codegen/cuda/passes/SharedAccess.h"
 
 #include "llvm/Support/MathExtras.h"
@@ -15,25 +17,9 @@ namespace {
 
 RankedTensorType typeOf(Value tile) { return cast<RankedTensorType>(tile.getType()); }
 
-std::string tileType(tile::SharedAttr layout) {
-  return "shared_tile<" + std::to_string(layout.getPitch()) + ", " +
-         std::to_string(layout.getSpan()) + ">";
-}
-
-tile::SharedAttr layoutOfBuffer(Value buffer) {
-  return cast<tile::SharedAttr>(cast<MemRefType>(buffer.getType()).getMemorySpace());
-}
-
 /// The template argument for a read that ends with the tile's rows.
 std::string boundOf(Operation *op, int64_t rows) {
   return op->hasAttr(kBoundedAttr) ? ", " + std::to_string(rows) : "";
-}
-
-std::string arguments(std::initializer_list<std::string> list) {
-  std::string text;
-  for (const std::string &item : list)
-    text += (text.empty() ? "" : ", ") + item;
-  return text;
 }
 
 } // namespace
@@ -70,39 +56,6 @@ LogicalResult Printer::printStoreFromShared(tile::StoreOp store) {
                     store.getStride() ? use(store.getStride()).text : "1",
                     use(store.getTile()).text}) +
          ");");
-  return success();
-}
-
-LogicalResult Printer::print(tile::CopyAsyncOp copy) {
-  auto buffer = cast<MemRefType>(copy.getBuffer().getType());
-  tile::SharedAttr layout = layoutOfBuffer(copy.getBuffer());
-  int64_t lanes = lanesOfRow(layoutOf(copy.getRows()));
-  std::string element = typeName(buffer.getElementType());
-  std::string from = use(copy.getBase()).text, stride = "1", columns;
-  if (copy.getStride())
-    stride = use(copy.getStride()).text;
-  if (copy.getFirst())
-    from += " + " + use(copy.getFirst()).in(Precedence::Product) + " * " + stride;
-  if (copy.getLimit()) {
-    Expression limit = use(copy.getLimit());
-    if (copy.getFirst())
-      limit = binary(limit, "-", use(copy.getFirst()), Precedence::Sum);
-    columns = ", int(minimum(i64(" + limit.text + "), i64(" + std::to_string(buffer.getDimSize(2)) +
-              ")))";
-  }
-  std::string variable = rowArray(copy.getRows());
-  if (copy.getCondition())
-    w.open("if (" + use(copy.getCondition()).text + ")");
-  w.line("copy_rows<" +
-         arguments({element, std::to_string(buffer.getDimSize(1)),
-                    std::to_string(buffer.getDimSize(2)), std::to_string(lanes),
-                    std::to_string(warps)}) +
-         ">(" + tileType(layout) + "{" + slotOf(copy.getBuffer(), copy.getSlot(), copy.getAhead()) +
-         "}, " + from + ", " + variable + (stride == "1" && columns.empty() ? "" : ", " + stride) +
-         columns + ");");
-  if (copy.getCondition())
-    w.close();
-  w.line("copy_commit();");
   return success();
 }
 
@@ -150,6 +103,13 @@ LogicalResult Printer::print(tile::PutOp put) {
 
 LogicalResult Printer::print(tile::ConvertOp convert) {
   Value from = convert.getTile(), to = convert.getResult();
+  if (isFromLanes(convert)) {
+    declare(to);
+    forEachRegister(layoutOf(to), 1, [&](const Expression &index) {
+      w.line(element(to, index).text + " = " + fromLane(convert, index) + ";");
+    });
+    return success();
+  }
   if (!tile::sharedOf(from))
     return convert.emitOpError("changes the layout of registers; tile-gpu-stage lowers it");
   Layout layout = layoutOf(to);

@@ -12,21 +12,24 @@ RankedTensorType typeOf(Value tile) { return cast<RankedTensorType>(tile.getType
 
 } // namespace
 
-LogicalResult Printer::print(tile::StridedRowsOp rows) {
+Expression Printer::stridedRow(tile::StridedRowsOp rows, const Expression &index) {
   Layout layout = layoutOf(rows.getRows());
-  Expression offset = use(rows.getOffset()), stride = use(rows.getStride());
-  declare(rows.getRows());
-  bool all = false; // every row of the tile is one of the count
+  Expression row{rowOf(layout, index), Precedence::Sum};
+  Expression address =
+      sum(use(rows.getOffset()), binary(row, "*", use(rows.getStride()), Precedence::Product));
   IntegerAttr count;
-  if (matchPattern(rows.getCount(), m_Constant(&count)))
-    all = count.getInt() >= layout.cover().first;
-  forEachRegister(layout, 1, [&](const Expression &index) {
-    Expression row{rowOf(layout, index), Precedence::Sum};
-    Expression address = sum(offset, binary(row, "*", stride, Precedence::Product));
-    std::string text = all ? address.text
-                           : row.text + " < " + use(rows.getCount()).in(Precedence::Sum) + " ? " +
-                                 address.text + " : -1";
-    w.line(element(rows.getRows(), index).text + " = " + text + ";");
+  if (matchPattern(rows.getCount(), m_Constant(&count)) &&
+      count.getInt() >= layout.cover().first) // every row of the tile is one of the count
+    return address;
+  return {row.text + " < " + use(rows.getCount()).in(Precedence::Sum) + " ? " + address.text +
+              " : -1",
+          Precedence::Conditional};
+}
+
+LogicalResult Printer::print(tile::StridedRowsOp rows) {
+  declare(rows.getRows());
+  forEachRegister(layoutOf(rows.getRows()), 1, [&](const Expression &index) {
+    w.line(element(rows.getRows(), index).text + " = " + stridedRow(rows, index).text + ";");
   });
   return success();
 }

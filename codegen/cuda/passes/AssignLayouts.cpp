@@ -2,6 +2,7 @@
 #include "codegen/cuda/Passes.h"
 #include "codegen/cuda/passes/LayoutGroups.h"
 #include "codegen/cuda/passes/Products.h"
+#include "codegen/cuda/passes/RowTurns.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 
@@ -67,6 +68,7 @@ public:
     LayoutGroups groups(function, warps);
     groups.solve();
     applyLayouts(function, groups);
+    handOutRows(function);
     WalkResult sound = function.walk([&](tile::MmaOp mma) {
       return failed(verifyProduct(mma, warps)) ? WalkResult::interrupt() : WalkResult::advance();
     });

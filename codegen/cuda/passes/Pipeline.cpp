@@ -1,5 +1,6 @@
 // tile-gpu-pipeline; see Passes.td.
 #include "codegen/cuda/Passes.h"
+#include "codegen/cuda/passes/LoopAttrs.h"
 #include "codegen/cuda/passes/Slices.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -45,6 +46,7 @@ public:
     carryTokens(tokens);
     beginCopies(tokens.size());
     skipFirstTurns();
+    loop->setAttr(cuda::kAtLeastOnceAttr, b.getUnitAttr());
     for (Staged &staged : copies) {
       auto old = cast<MemRefType>(staged.copy.getBuffer().getType());
       SmallVector<int64_t> shape(old.getShape());

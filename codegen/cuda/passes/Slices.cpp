@@ -1,5 +1,6 @@
 // See Slices.h.
 #include "codegen/cuda/passes/Slices.h"
+#include "codegen/cuda/passes/RowTurns.h"
 
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "llvm/ADT/SetVector.h"
@@ -15,6 +16,8 @@ bool isAddressArithmetic(Operation *op) {
     return true;
   if (auto map = dyn_cast<tile::MapOp>(op))
     return map.getSpace().second == 1;
+  if (auto convert = dyn_cast<tile::ConvertOp>(op))
+    return cuda::isFromLanes(convert);
   return isPure(op) && op->getNumRegions() == 0 && op->getDialect()->getNamespace() != "tile";
 }
 

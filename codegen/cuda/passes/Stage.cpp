@@ -1,6 +1,7 @@
 // tile-gpu-stage; see Passes.td.
 #include "codegen/cuda/Passes.h"
 #include "codegen/cuda/passes/Products.h"
+#include "codegen/cuda/passes/RowTurns.h"
 #include "codegen/cuda/passes/SharedAccess.h"
 #include "codegen/cuda/passes/Slices.h"
 
@@ -100,8 +101,8 @@ private:
   }
 
   void stage(tile::ConvertOp convert) {
-    if (tile::sharedOf(convert.getTile()))
-      return; // ldmatrix, or element by element
+    if (tile::sharedOf(convert.getTile()) || cuda::isFromLanes(convert))
+      return; // ldmatrix, or element by element; or an exchange of lanes
     OpBuilder b(convert);
     Value memory = buffer(convert.getTile(), nameOf(convert.getTile(), "exchange"));
     tile::PutOp::create(b, convert.getLoc(), convert.getTile(), memory);

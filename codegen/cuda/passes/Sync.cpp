@@ -318,13 +318,14 @@ private:
 };
 
 /// Stores of scalars, with the arithmetic that serves nothing else, move into a branch
-/// that one thread takes.
+/// that one thread takes; neighbours into the same.
 void electStores(func::FuncOp function) {
   SmallVector<memref::StoreOp> stores;
   function.walk([&](memref::StoreOp store) {
     if (!store->getParentOfType<tile::MapOp>())
       stores.push_back(store);
   });
+  scf::IfOp last;
   for (memref::StoreOp store : stores) {
     OpBuilder b(store);
     Value one = tile::ElectOp::create(b, store.getLoc(), b.getI1Type());
@@ -347,6 +348,16 @@ void electStores(func::FuncOp function) {
           break;
         }
     }
+    if (!last || last->getNextNode() != one.getDefiningOp()) {
+      last = branch;
+      continue;
+    }
+    Block *body = branch.thenBlock();
+    last.thenBlock()->getOperations().splice(last.thenBlock()->getTerminator()->getIterator(),
+                                             body->getOperations(), body->begin(),
+                                             body->getTerminator()->getIterator());
+    branch.erase();
+    one.getDefiningOp()->erase();
   }
 }
 

@@ -1,5 +1,6 @@
 // Layouts as maps: every element once, fragments as the PTX ISA draws them, banks apart.
 #include "dialect/tile/Layout.h"
+#include "codegen/cuda/passes/RowTurns.h"
 
 #include <gtest/gtest.h>
 #include <map>
@@ -107,6 +108,31 @@ TEST(Layout, a_slice_keeps_its_dimension_and_copies_the_other) {
         ASSERT_EQ(size_t(rows.registerCount()), sliced.size()) << "each row once";
       }
   }
+}
+
+TEST(Layout, rows_in_lanes_are_each_with_a_lane_that_shares_them) {
+  size_t handedOut = 0;
+  for (int64_t warps : {1, 4})
+    for (int64_t sharing : {1, 2, 4, 8, 32})
+      for (int64_t rows : {4, 16, 48, 64, 128}) {
+        Layout copy = copyRowsLayout(rows, sharing, warps);
+        std::optional<Layout> inLanes = llmopt::cuda::rowsInLanes(copy);
+        bool some = copy.registerCount() > 1 && copy.registerCount() <= sharing;
+        ASSERT_EQ(inLanes.has_value(), some) << copy.str();
+        if (!some)
+          continue;
+        ++handedOut;
+        ASSERT_EQ(inLanes->registerCount(), 1) << inLanes->str();
+        ASSERT_EQ(inLanes->laneCount(), 32) << inLanes->str();
+        ASSERT_EQ(inLanes->warpCount(), warps) << inLanes->str();
+        for (int64_t warp = 0; warp < warps; ++warp)
+          for (int64_t lane = 0; lane < 32; ++lane)
+            for (int64_t turn = 0; turn < copy.registerCount(); ++turn)
+              ASSERT_EQ(inLanes->at(0, lane / sharing * sharing + turn, warp),
+                        copy.at(turn, lane, warp))
+                  << copy.str() << " " << inLanes->str();
+      }
+  EXPECT_GT(handedOut, 5u);
 }
 
 TEST(Layout, normalising_changes_the_axes_and_not_the_map) {

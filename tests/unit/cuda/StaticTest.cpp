@@ -64,15 +64,14 @@ Implied impliedBy(const Named &named, const CudaBuild &build, size_t index) {
   int64_t blocks = ceilDiv(kernel.rows * kernel.slices, threads / 32 * 16);
   int64_t n = ceilDiv(keys, 8), k = ceilDiv(named.dQk, 16);
   int64_t vn = ceilDiv(named.dV, 8), vk = ceilDiv(keys, 16);
-  // A row is shared by as many lanes as divide its chunks, 8 at most.
-  auto copies = [&](int64_t rows, int64_t d) {
-    int64_t chunks = ceilDiv(d, 16) * 16 * bytes / 16,
-            lanes = std::min<int64_t>(chunks & -chunks, 8);
-    return ceilDiv(rows, threads / lanes) * (chunks / lanes);
+  // A row is shared by as many lanes as divide its chunks, 8 at most; a thread's rows are turns of
+  // a loop.
+  auto copies = [&](int64_t d) {
+    int64_t chunks = ceilDiv(d, 16) * 16 * bytes / 16;
+    return chunks / std::min<int64_t>(chunks & -chunks, 8);
   };
   return {blocks * (n * k + vn * vk), ceilDiv(n, 2) * k + ceilDiv(vn, 2) * vk, blocks * k,
-          copies(kernel.keys, named.dQk) + copies(kernel.keys, named.dV),
-          copies(kernel.rows, named.dQk)};
+          copies(named.dQk) + copies(named.dV), copies(named.dQk)};
 }
 
 /// Machine instructions of a kernel with these opcodes (low 12 bits of 16 bytes), as sm_80 to

@@ -1,0 +1,182 @@
+// Copies of rows into shared memory.
+#include "codegen/cuda/emit/Printer.h"
+#include "codegen/cuda/emit/SharedText.h"
+#include "codegen/cuda/passes/Products.h"
+#include "codegen/cuda/passes/RowTurns.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/IR/Matchers.h"
+#include "llvm/Support/MathExtras.h"
+
+using namespace mlir;
+using namespace llmopt;
+using namespace llmopt::cuda;
+using tile::Layout;
+
+/// What a copy begins with: its tile in shared memory and its memory; what follows the rows.
+Printer::CopyText Printer::textOf(tile::CopyAsyncOp copy) {
+  auto buffer = cast<MemRefType>(copy.getBuffer().getType());
+  std::string stride = copy.getStride() ? use(copy.getStride()).text : "1", columns;
+  CopyText text;
+  text.to = tileType(layoutOfBuffer(copy.getBuffer())) + "{" +
+            slotOf(copy.getBuffer(), copy.getSlot(), copy.getAhead()) + "}";
+  text.from = use(copy.getBase()).text;
+  if (copy.getFirst())
+    text.from += " + " + use(copy.getFirst()).in(Precedence::Product) + " * " + stride;
+  if (copy.getLimit()) {
+    Expression limit = use(copy.getLimit());
+    if (copy.getFirst())
+      limit = binary(limit, "-", use(copy.getFirst()), Precedence::Sum);
+    columns = ", int(minimum(i64(" + limit.text + "), i64(" + std::to_string(buffer.getDimSize(2)) +
+              ")))";
+  }
+  text.rest = (stride == "1" && columns.empty() ? "" : ", " + stride) + columns;
+  return text;
+}
+
+LogicalResult Printer::print(tile::CopyAsyncOp copy) {
+  if (begun.contains(copy))
+    return success();
+  if (isByTurn(copy))
+    return printByTurn(copy);
+  auto buffer = cast<MemRefType>(copy.getBuffer().getType());
+  CopyText text = textOf(copy);
+  std::string rows = rowArray(copy.getRows());
+  if (copy.getCondition())
+    w.open("if (" + use(copy.getCondition()).text + ")");
+  w.line("copy_rows<" +
+         arguments({typeName(buffer.getElementType()), std::to_string(buffer.getDimSize(1)),
+                    std::to_string(buffer.getDimSize(2)),
+                    std::to_string(lanesOfRow(layoutOf(copy.getRows()))), std::to_string(warps)}) +
+         ">(" + arguments({text.to, text.from, rows}) + text.rest + ");");
+  if (copy.getCondition())
+    w.close();
+  w.line("copy_commit();");
+  return success();
+}
+
+/// A thread's rows in a loop, a row a turn, and those of the copies that follow with it.
+LogicalResult Printer::printByTurn(tile::CopyAsyncOp first) {
+  Layout layout = layoutOf(first.getRows());
+  SmallVector<tile::CopyAsyncOp> copies;
+  for (Operation *op = first; op; op = op->getNextNode()) {
+    auto copy = dyn_cast<tile::CopyAsyncOp>(op);
+    if (copy && isByTurn(copy) && copy.getCondition() == first.getCondition() &&
+        layoutOf(copy.getRows()) == layout)
+      copies.push_back(copy);
+    else if (copy || op->getNumResults() != 1 || !isMadeByTurn(op->getResult(0)))
+      break;
+  }
+  begun.insert(copies.begin(), copies.end());
+
+  if (first.getCondition())
+    w.open("if (" + use(first.getCondition()).text + ")");
+  w.line("#pragma unroll 1");
+  w.open("for (int i = 0; i < " + Twine(layout.registerCount()) + "; ++i)");
+  std::string row = rowOf(layout, {"i"});
+  SmallVector<Value> made;
+  for (tile::CopyAsyncOp copy : copies) {
+    auto buffer = cast<MemRefType>(copy.getBuffer().getType());
+    int64_t rows = buffer.getDimSize(1), padded = llvm::alignTo(rows, 16);
+    FailureOr<RowText> at = rowOfCopy(copy.getRows(), {"i"}, made);
+    if (failed(at))
+      return failure();
+    std::string guard;
+    if (layout.cover().first > rows) // a row beyond the tile has no address
+      at->present += " && " + row + " < " + std::to_string(rows);
+    if (layout.cover().first > padded)
+      guard = "if (" + row + " < " + std::to_string(padded) + ") ";
+    CopyText text = textOf(copy);
+    // Rows a multiple of 8 further on are turned alike: all turns have the thread's own address.
+    std::string to = text.to, place = row;
+    if (const tile::LayoutAxis &turns = layout.registers[0]; turns.stride % 8 == 0) {
+      to += ".from_row(" + coordinate(layout.registers, tile::LayoutDim::Row, {"i"}).text + ")";
+      place = threadPart(layout, tile::LayoutDim::Row).text;
+    }
+    w.line(guard + "copy_one_row<" +
+           arguments({typeName(buffer.getElementType()), std::to_string(buffer.getDimSize(2)),
+                      std::to_string(lanesOfRow(layout))}) +
+           ">(" + arguments({to, place, text.from, at->present, at->address}) + text.rest + ");");
+  }
+  for (Value value : made)
+    bound.erase(value);
+  w.close();
+  if (first.getCondition())
+    w.close();
+  for (size_t i = 0; i < copies.size(); ++i)
+    w.line("copy_commit();");
+  return success();
+}
+
+/// A thread's row number `turn`; `made` are the values that got a constant of the turn.
+FailureOr<Expression> Printer::rowOfTurn(Value rows, const Expression &turn,
+                                         SmallVectorImpl<Value> &made) {
+  if (auto known = bound.find(rows); known != bound.end())
+    return known->second;
+  Operation *op = rows.getDefiningOp();
+  Expression value;
+  if (auto strided = dyn_cast<tile::StridedRowsOp>(op)) {
+    value = stridedRow(strided, turn);
+  } else if (auto convert = dyn_cast<tile::ConvertOp>(op)) {
+    value = {fromLane(convert, turn)};
+  } else {
+    FailureOr<Expression> yielded = yieldOfTurn(cast<tile::MapOp>(op), turn, made);
+    if (failed(yielded))
+      return failure();
+    value = *yielded;
+  }
+  // One of the tile's.
+  auto named = dyn_cast<NameLoc>(rows.getLoc());
+  StringRef all = named ? named.getName().getValue() : StringRef("address");
+  std::string variable = names.fresh(all.ends_with("s") ? all.drop_back() : all);
+  w.line("const " + elementName(rows) + " " + variable + " = " + value.text + ";");
+  made.push_back(rows);
+  return bound[rows] = {variable};
+}
+
+FailureOr<Expression> Printer::yieldOfTurn(tile::MapOp map, const Expression &turn,
+                                           SmallVectorImpl<Value> &made) {
+  for (Value input : map.getInputs())
+    if (failed(rowOfTurn(input, turn, made)))
+      return failure();
+  if (auto note = map->getAttrOfType<StringAttr>(tile::kNoteAttr))
+    w.paragraph(note.getValue());
+  FailureOr<SmallVector<Expression>> yielded = mapBody(map, turn);
+  if (failed(yielded))
+    return failure();
+  return yielded->front();
+}
+
+/// A row's address, and whether it has one. Where a choice between an address and -1 is all that a
+/// map ends with, its sides are told apart: nobody looks at the sign of what was just chosen.
+FailureOr<Printer::RowText> Printer::rowOfCopy(Value rows, const Expression &turn,
+                                               SmallVectorImpl<Value> &made) {
+  auto map = rows.getDefiningOp<tile::MapOp>();
+  if (map && !bound.count(rows)) {
+    Value chosen = map.getBody().front().getTerminator()->getOperand(0);
+    if (auto cast = chosen.getDefiningOp<arith::IndexCastOp>())
+      chosen = cast.getIn();
+    auto choice = chosen.getDefiningOp<arith::SelectOp>();
+    APInt none;
+    if (choice && matchPattern(choice.getTrueValue(), m_ConstantInt(&none)) && none.isAllOnes()) {
+      if (failed(yieldOfTurn(map, turn, made)))
+        return failure();
+      Value address = choice.getFalseValue();
+      if (auto cast = address.getDefiningOp<arith::IndexCastOp>())
+        address = cast.getIn();
+      return RowText{"!(" + use(choice.getCondition()).text + ")", use(address).text};
+    }
+  }
+  FailureOr<Expression> address = rowOfTurn(rows, turn, made);
+  if (failed(address))
+    return failure();
+  return RowText{address->text + " >= 0", "maximum(" + address->text + ", i64(0))"};
+}
+
+/// Row `index` of those that lanes have for each other.
+std::string Printer::fromLane(tile::ConvertOp convert, const Expression &index) {
+  int64_t sharing = lanesOfRow(layoutOf(convert.getResult()));
+  std::string first = "lane / " + std::to_string(sharing) + " * " + std::to_string(sharing) + " + ";
+  return "from_lane(" + element(convert.getTile(), number(0)).text + ", " +
+         (sharing < 32 ? first : "") + index.in(Precedence::Sum) + ")";
+}
