@@ -351,6 +351,50 @@ TEST(KvPrefix, TenThousandCollisionsKeepBucketsShort) {
     EXPECT_EQ(story.hits(text(1000000 + i * 10, 5)), 0u);
 }
 
+// An only child is found by its parent alone, and by its address as soon as it has siblings, in
+// whatever order they go.
+TEST(KvPrefix, AnOnlyChildIsFoundBesideLaterOnes) {
+  for (uint32_t bits : {64u, 1u}) {
+    ManagerOptions options = optionsFor({fullGroup(4)}, 12);
+    options.cache.hashBits = bits;
+    options.cache.partialHits = false;
+    Story story(options);
+    story.remember(text(0, 9));
+    EXPECT_EQ(story.hits(text(0, 9)), 8u);
+    EXPECT_EQ(story.hits(text(100, 9)), 0u) << "another text behind the same root";
+    story.remember(text(100, 9));
+    story.remember(text(200, 5));
+    for (Token first : {0u, 100u})
+      EXPECT_EQ(story.hits(text(first, 9)), 8u);
+    EXPECT_EQ(story.hits(text(200, 5)), 4u);
+    ASSERT_TRUE(story.kv->check().ok()) << story.kv->check().message();
+    story.remember(text(300, 45)); // all others go, one after another
+    EXPECT_EQ(story.hits(text(0, 9)), 0u);
+    EXPECT_EQ(story.hits(text(300, 45)), 44u);
+    EXPECT_EQ(story.hits(text(301, 45)), 0u);
+    ASSERT_TRUE(story.kv->check().ok()) << story.kv->check().message();
+    story.remember(text(0, 9));
+    EXPECT_EQ(story.hits(text(0, 9)), 8u);
+  }
+}
+
+// Where an only child finds no place in its bucket, it stays, and the next one is not inserted.
+TEST(KvPrefix, AnOnlyChildWithoutRoomInItsBucketKeepsOthersOut) {
+  ManagerOptions options = optionsFor({fullGroup(4)}, 200);
+  options.cache.hashBits = 1;
+  options.cache.partialHits = false;
+  Story story(options);
+  std::vector<Token> first = text(1000, 9), second = first;
+  second[4] = 7; // behind the same block
+  story.remember(first);
+  for (Token i = 0; i < 100; ++i)
+    story.remember(text(2000 + i * 10, 5)); // both buckets are full
+  story.remember(second);
+  EXPECT_EQ(story.hits(first), 8u);
+  EXPECT_EQ(story.hits(second), 4u);
+  ASSERT_TRUE(story.kv->check().ok()) << story.kv->check().message();
+}
+
 // Nor does what was evicted count: a sequence whose blocks take the place of others goes on
 // inserting.
 TEST(KvPrefix, BlocksThatWereEvictedCloseNoBucket) {

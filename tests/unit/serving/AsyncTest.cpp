@@ -264,3 +264,29 @@ TEST(Async, ResultsThatBreakTheContractAreRefusedAndChangeNothing) {
   EXPECT_TRUE(story.scheduler->complete(result, 0).ok());
   EXPECT_EQ(story.answers['A'], std::vector<kv::Token>{5});
 }
+
+// Requests are steady for long where pages are large: whenever that ends, all tokens since are
+// known.
+TEST(Async, TokensOfLongSteadyRunsAreKept) {
+  for (uint32_t inFlight : {1u, 2u, 7u, 16u})
+    for (uint32_t steps : {15u, 16u, 17u, 40u, 63u}) {
+      StoryOptions options;
+      options.pageSize = 128;
+      options.cache = steps % 2; // nothing is looked up then: all tokens are computed again
+      options.scheduler.stepsInFlight = inFlight;
+      Story story(options);
+      for (char name : {'A', 'B', 'C'})
+        story.add(name, {.prompt = 5, .answer = 300});
+      for (uint32_t i = 0; i < steps; ++i) {
+        while (!story.launch().empty())
+          ;
+        story.land();
+        story.checkAll();
+      }
+      EXPECT_TRUE(story.scheduler->preempt(story.handles['B']));
+      story.runOut();
+      for (char name : {'A', 'B', 'C'})
+        story.expectAnswer(name, 300);
+      story.expectEmpty();
+    }
+}
