@@ -16,7 +16,8 @@ def TileGpuAssignLayouts : Pass<"tile-gpu-assign-layouts", "::mlir::func::FuncOp
     From there layouts spread: operands and results of a `tile.map` agree, as does what a
     loop carries; a vector over rows gets the slice of its tile's layout. Row addresses get
     the layout of the copy that uses them: producers that are cheap to repeat (addresses,
-    constants) are cloned for each use. A group that no product touches takes threads along
+    constants) are cloned for each use; what is read from memory for them lies in the lanes that
+    share a row, one row a lane, and a `tile.convert` exchanges within the warp. A group that no product touches takes threads along
     the columns. Where two wishes meet, a `tile.convert` is inserted.
     ```mlir
     %s = tile.mma %q, %k, %zero transpose_b : ... tensor<64x64xf32>
@@ -37,7 +38,7 @@ def TileGpuStage : Pass<"tile-gpu-stage", "::mlir::func::FuncOp"> {
     A `tile.load` whose result lies in shared memory becomes a buffer, a `tile.copy_async`
     and a `tile.get` after its token. A conversion from registers into shared memory becomes
     `tile.put` and `tile.get`; one between two layouts of registers goes through shared
-    memory. A tile that `tile.fold` takes is put where it is made,
+    memory, unless lanes exchange the rows of a copy. A tile that `tile.fold` takes is put where it is made,
     for all folds of it; `tile.reduce_columns` gets a buffer to exchange through. Copies are begun as early in
     their block as their addresses are known. A read by ldmatrix whose layout covers more rows
     than the tile has (64 of 48) becomes `tile.bounded`: what is beyond is read from the last
@@ -53,7 +54,8 @@ def TileGpuPipeline : Pass<"tile-gpu-pipeline", "::mlir::func::FuncOp"> {
     from values outside the loop, the copies for iteration i + stages - 1 are begun in
     iteration i, right after the tiles of iteration i were waited for. The loop begins
     `stages - 1` turns earlier: these turns begin the copies of the first iterations and skip
-    the rest of the body, so that copies, with all their addresses, exist once. Buffers get
+    the rest of the body, so that copies, with all their addresses, exist once. Such a loop may run its first turn whatever its bounds (`tile.at_least_once`), so it is
+    printed as do-while. Buffers get
     `stages` slots, tokens are carried by the loop. Loops with loops inside, loops that run at
     most once (`tile.once`), and stages 1, are left alone.
     ```mlir
@@ -98,7 +100,7 @@ def TileGpuSync : Pass<"tile-gpu-sync", "::mlir::func::FuncOp"> {
     walk counts, for each token, the copies begun after it: that many may be pending when
     its `tile.get` goes on.
 
-    `memref.store` of a scalar is done by one thread.
+    `memref.store` of a scalar is done by one thread; neighbours are in one branch.
   }];
   let dependentDialects = ["::llmopt::tile::TileDialect", "::mlir::scf::SCFDialect"];
 }
