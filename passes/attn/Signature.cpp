@@ -1,9 +1,8 @@
 // Arrays, numbers and slots of a spec function; see Signature.h.
 #include "passes/attn/Signature.h"
 
+#include "dialect/attn/SpecFunction.h"
 #include "dialect/attn/mask/RegionBounds.h"
-
-#include "llvm/ADT/StringSet.h"
 
 using namespace mlir;
 using namespace llmopt;
@@ -33,29 +32,13 @@ bool isTensor(Type type) { return isa<RankedTensorType>(type); }
 } // namespace
 
 FailureOr<Signature> Signature::of(func::FuncOp spec) {
+  FailureOr<attn::SpecOps> ops = attn::specOps(spec);
+  if (failed(ops))
+    return failure();
   Signature s;
-  auto take = [](auto &place, auto op) -> LogicalResult {
-    if (place)
-      return op.emitOpError("appears twice; a spec function holds one of each attn op");
-    place = op;
-    return success();
-  };
-  for (Operation &op : spec.getBody().front()) {
-    LogicalResult taken = success();
-    if (auto attention = dyn_cast<attn::AttentionOp>(op))
-      taken = take(s.attention, attention);
-    else if (auto merge = dyn_cast<attn::MergeOp>(op))
-      taken = take(s.merge, merge);
-    else if (auto append = dyn_cast<attn::AppendOp>(op))
-      taken = take(s.append, append);
-    else if (!op.hasTrait<OpTrait::ConstantLike>() && !op.hasTrait<OpTrait::IsTerminator>())
-      taken = op.emitOpError("has no place in a spec; attn ops, constants and return are allowed");
-    if (failed(taken))
-      return failure();
-  }
-  if (s.attention && s.merge)
-    return FailureOr<Signature>(
-        s.merge.emitOpError("stands beside attn.attention; a spec holds one of the two"));
+  s.append = ops->append;
+  s.attention = ops->attention;
+  s.merge = ops->merge;
   constexpr int64_t kMaxHeads = 65536;
   if (s.attention && s.attention.getQueryHeads() > kMaxHeads) {
     s.attention.emitOpError() << "has " << s.attention.getQueryHeads() << " query heads; at most "
