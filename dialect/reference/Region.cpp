@@ -21,17 +21,26 @@ llvm::Expected<Region> Region::compile(mlir::Region &region, const Context &cont
   return program;
 }
 
-/// A scalar argument of the function that a region reads: number `userN`.
+/// A scalar argument of the function that a region reads: number `userN`, or operand N of args
+/// where it is that too. Calls give reals in float32, and in float64 where the type is f64.
 static llvm::Expected<double> captured(mlir::Value value, const Context &context) {
   auto argument = llvm::dyn_cast<mlir::BlockArgument>(value);
   if (!argument)
     return error(
         "a region reads a value that is neither a constant nor an argument of the function");
+  for (auto [index, operand] : llvm::enumerate(context.op.getArgs()))
+    if (operand == value) {
+      llvm::Expected<Array> array = context.argument(unsigned(index));
+      if (!array)
+        return array.takeError();
+      return array->at({});
+    }
   std::string name = "user" + std::to_string(argument.getArgNumber());
   auto it = context.inputs.numbers.find(name);
   if (it == context.inputs.numbers.end())
     return error("number '" + name + "', which a region reads, is not given");
-  return value.getType().isF32() ? float(it->second) : it->second;
+  std::optional<ElementType> type = elementTypeOf(value.getType());
+  return type && isFloat(*type) ? roundTo(*type, float(it->second)) : it->second;
 }
 
 llvm::Expected<unsigned> Region::slotOf(mlir::Value value, const Context &context) {

@@ -67,6 +67,10 @@ KernelBuilder::KernelBuilder(ModuleOp module, Location loc, const Signature &sig
           called(entry.name, arith::IndexCastOp::create(b, loc, b.getIndexType(), raw)));
       continue;
     }
+    if (entry.type == bundle::ScalarType::F64) {
+      scalars.push_back(called(entry.name, arith::BitcastOp::create(b, loc, b.getF64Type(), raw)));
+      continue;
+    }
     Value low = arith::TruncIOp::create(b, loc, b.getI32Type(), raw);
     scalars.push_back(called(entry.name, arith::BitcastOp::create(b, loc, b.getF32Type(), low)));
   }

@@ -96,9 +96,7 @@ Value ScoreMap::captured(Value value) {
       return scalar;
     if (value.getType().isIntOrIndex())
       return arith::IndexCastOp::create(region, k.loc, value.getType(), scalar);
-    // f64 or f16 argument of a custom region: held as f32 in the plan.
-    if (value.getType().isF64())
-      return arith::ExtFOp::create(region, k.loc, value.getType(), scalar);
+    // f16 and bf16 are held as f32 in the plan.
     return arith::TruncFOp::create(region, k.loc, value.getType(), scalar);
   }
   return region.clone(*value.getDefiningOp())->getResult(0);

@@ -1,9 +1,8 @@
 // Arrays, numbers and slots of a spec function; see Signature.h.
 #include "passes/attn/Signature.h"
 
+#include "dialect/attn/SpecFunction.h"
 #include "dialect/attn/mask/RegionBounds.h"
-
-#include "llvm/ADT/StringSet.h"
 
 using namespace mlir;
 using namespace llmopt;
@@ -33,29 +32,13 @@ bool isTensor(Type type) { return isa<RankedTensorType>(type); }
 } // namespace
 
 FailureOr<Signature> Signature::of(func::FuncOp spec) {
+  FailureOr<attn::SpecOps> ops = attn::specOps(spec);
+  if (failed(ops))
+    return failure();
   Signature s;
-  auto take = [](auto &place, auto op) -> LogicalResult {
-    if (place)
-      return op.emitOpError("appears twice; a spec function holds one of each attn op");
-    place = op;
-    return success();
-  };
-  for (Operation &op : spec.getBody().front()) {
-    LogicalResult taken = success();
-    if (auto attention = dyn_cast<attn::AttentionOp>(op))
-      taken = take(s.attention, attention);
-    else if (auto merge = dyn_cast<attn::MergeOp>(op))
-      taken = take(s.merge, merge);
-    else if (auto append = dyn_cast<attn::AppendOp>(op))
-      taken = take(s.append, append);
-    else if (!op.hasTrait<OpTrait::ConstantLike>() && !op.hasTrait<OpTrait::IsTerminator>())
-      taken = op.emitOpError("has no place in a spec; attn ops, constants and return are allowed");
-    if (failed(taken))
-      return failure();
-  }
-  if (s.attention && s.merge)
-    return FailureOr<Signature>(
-        s.merge.emitOpError("stands beside attn.attention; a spec holds one of the two"));
+  s.append = ops->append;
+  s.attention = ops->attention;
+  s.merge = ops->merge;
   constexpr int64_t kMaxHeads = 65536;
   if (s.attention && s.attention.getQueryHeads() > kMaxHeads) {
     s.attention.emitOpError() << "has " << s.attention.getQueryHeads() << " query heads; at most "
@@ -168,7 +151,7 @@ void Signature::addArgs() {
     std::string name = ("arg" + Twine(i)).str();
     if (!isTensor(operand.getType())) {
       args.push_back(-1);
-      scalarArgs.push_back(addScalar(name, isa<FloatType>(operand.getType()), {}));
+      scalarArgs.push_back(addScalar(name, operand.getType(), {}));
       continue;
     }
     auto type = cast<RankedTensorType>(operand.getType());
@@ -185,12 +168,21 @@ void Signature::addArgs() {
   }
 }
 
-int Signature::addScalar(StringRef name, bool isFloat, Attribute value) {
+int Signature::addScalar(StringRef name, Type type, Attribute value) {
   bundle::Scalar scalar;
   scalar.name = name.str();
   for (unsigned n = 1; llvm::any_of(scalars, [&](auto &s) { return s.name == scalar.name; }); ++n)
     scalar.name = (name + "_" + Twine(n)).str();
-  scalar.type = isFloat ? bundle::ScalarType::F32 : bundle::ScalarType::I64;
+  scalar.type = type.isF64()           ? bundle::ScalarType::F64
+                : isa<FloatType>(type) ? bundle::ScalarType::F32
+                                       : bundle::ScalarType::I64;
+  scalar.required = !value;
+  // What the type does not hold would wrap. The runtime holds all integers to 32 bits.
+  if (auto integer = dyn_cast<IntegerType>(type); integer && integer.getWidth() < 32) {
+    unsigned width = integer.getWidth();
+    scalar.least = width == 1 ? 0 : double(APInt::getSignedMinValue(width).getSExtValue());
+    scalar.most = width == 1 ? 1 : double(APInt::getSignedMaxValue(width).getSExtValue());
+  }
   if (auto integer = dyn_cast_or_null<IntegerAttr>(value))
     scalar.intDefault = integer.getInt(), scalar.floatDefault = integer.getInt();
   if (auto number = dyn_cast_or_null<FloatAttr>(value))
@@ -200,7 +192,9 @@ int Signature::addScalar(StringRef name, bool isFloat, Attribute value) {
 }
 
 void Signature::addNumbers() {
+  Builder b(attention.getContext());
   for (const attn::NumberUse &use : attention.getNumbers()) {
+    Type type = use.isFloat ? Type(b.getF32Type()) : b.getI64Type();
     bool known = llvm::any_of(numbers, [&](const NumberEntry &entry) {
       return entry.owner == use.owner && entry.index == use.index;
     });
@@ -213,11 +207,12 @@ void Signature::addNumbers() {
       slot.scalar = scalarArgs[arg.getIndex()];
       // The planner bounds a per-head number by its smallest and largest value.
       if (slot.buffer >= 0) {
-        slot.scalar = addScalar(buffers[slot.buffer].name, use.isFloat, {});
+        slot.scalar = addScalar(buffers[slot.buffer].name, type, {});
+        scalars[slot.scalar].required = false; // the array is
         scalars[slot.scalar].perHeadBuffer = slot.buffer;
       }
     } else {
-      slot.scalar = addScalar(use.name, use.isFloat, use.value);
+      slot.scalar = addScalar(use.name, type, use.value);
     }
     // An argument of several uses keeps the strictest limit.
     if (bundle::Scalar &scalar = scalars[slot.scalar]; slot.buffer < 0 && scalar.least < use.least)
@@ -226,18 +221,22 @@ void Signature::addNumbers() {
   }
 }
 
-/// Scalar arguments of the function that regions read are run-time numbers: `userN`, N the
-/// number of the function's argument.
+/// Scalar arguments of the function that regions read are run-time numbers: `argN` where they are
+/// operand N of args too, else `userN`, N the number of the function's argument.
 void Signature::addCaptured() {
   llvm::SmallDenseSet<unsigned> seen;
   auto visit = [&](Operation *inner) {
-    for (Value operand : inner->getOperands()) {
-      auto argument = dyn_cast<BlockArgument>(operand);
+    for (Value value : inner->getOperands()) {
+      auto argument = dyn_cast<BlockArgument>(value);
       if (!argument || argument.getOwner() != attention->getBlock() ||
           !seen.insert(argument.getArgNumber()).second)
         continue;
-      int scalar = addScalar(("user" + Twine(argument.getArgNumber())).str(),
-                             isa<FloatType>(argument.getType()), {});
+      auto operands = attention.getArgs();
+      auto operand = llvm::find(operands, argument);
+      int scalar =
+          operand != operands.end()
+              ? scalarArgs[operand - operands.begin()]
+              : addScalar(("user" + Twine(argument.getArgNumber())).str(), argument.getType(), {});
       capturedScalars.push_back({argument.getArgNumber(), scalar});
     }
   };

@@ -18,8 +18,7 @@ struct NumberSlot {
 
 class Signature {
 public:
-  /// Fails with a diagnostic on a function that is no spec: it must hold attn ops only
-  /// (besides constants) and at most one attention and one merge.
+  /// Fails with a diagnostic on a function that is no spec: see attn::specOps.
   static mlir::FailureOr<Signature> of(mlir::func::FuncOp spec);
 
   std::vector<bundle::Buffer> buffers;
@@ -52,7 +51,8 @@ private:
   void addNumbers();
   void addCaptured();
   void addPlan();
-  int addScalar(llvm::StringRef name, bool isFloat, mlir::Attribute value);
+  /// A number of this type; `value` null: one that each call gives.
+  int addScalar(llvm::StringRef name, mlir::Type type, mlir::Attribute value);
 
   struct NumberEntry {
     mlir::Attribute owner;

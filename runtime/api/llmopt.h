@@ -81,7 +81,8 @@ typedef struct llmopt_array {
   const int64_t *strides; /* in elements; NULL: contiguous */
 } llmopt_array;
 
-/* A number of the spec (scale, window, ...) with another value than the spec's. */
+/* A number of the spec: with another value than the spec's (scale, window, ...), or one that the
+ * spec has no value for and each call gives (arg0, user4, ...). */
 typedef struct llmopt_number {
   size_t struct_size;
   const char *name;
@@ -90,7 +91,8 @@ typedef struct llmopt_number {
   double real;
 } llmopt_number;
 
-/* Runs a kernel once and waits. InvalidArgument names the array that does not fit. */
+/* Runs a kernel once and waits. InvalidArgument names the array or number that
+ * does not fit or is missing. */
 llmopt_status *llmopt_kernel_run(llmopt_kernel *kernel, const llmopt_array *arrays, size_t arrays_n,
                                  const llmopt_number *numbers, size_t numbers_n);
 

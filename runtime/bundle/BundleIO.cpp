@@ -93,6 +93,8 @@ template <typename Archive> void transfer(Archive &archive, Record<Archive, Scal
   archive.number("scalar per-head buffer", scalar.perHeadBuffer);
   archive.number("scalar least value", scalar.least);
   archive.text("scalar advice", scalar.advice, kMaxNameBytes);
+  archive.number("scalar largest value", scalar.most);
+  archive.flag("scalar without default", scalar.required);
 }
 
 template <typename Archive> void transfer(Archive &archive, Record<Archive, Kernel> &kernel) {
@@ -145,7 +147,7 @@ template <typename Archive> void transfer(Archive &archive, Record<Archive, Prog
     archive.number("slot buffer", slot.buffer);
     archive.number("slot dimension", slot.dim);
   });
-  archive.list("scalars", program.scalars, kMaxListEntries, 37,
+  archive.list("scalars", program.scalars, kMaxListEntries, 46,
                [&](auto &scalar) { transfer(archive, scalar); });
   archive.list("kernels", program.kernels, kMaxListEntries, 49,
                [&](auto &kernel) { transfer(archive, kernel); });

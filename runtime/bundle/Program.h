@@ -45,7 +45,7 @@ enum class BufferRole : uint8_t {
   Items,            ///< WorkItem
   Rows,             ///< RowEntry
   Sequences,        ///< SequenceRecord
-  Scalars,          ///< 8 bytes each: i64, or f32 in the low 4 bytes
+  Scalars,          ///< 8 bytes each: i64, f64, or f32 in the low 4 bytes
   PartialOut,       ///< f32 (partial rows, d_v)
   PartialLse,       ///< f32 (partial rows)
   MergeOffsets,     ///< u32 (workers + 1)
@@ -77,9 +77,10 @@ struct Slot {
   bool operator==(const Slot &) const = default;
 };
 
-enum class ScalarType : uint8_t { I64, F32, Index = I64 };
+enum class ScalarType : uint8_t { I64, F32, F64, Index = I64 };
 
-/// A run-time number with the spec's value as default (scale, window, softcap, ...).
+/// A run-time number: with the spec's value as default (scale, window, softcap, ...), or one that
+/// each call gives (scalars of args, what regions read from outside).
 struct Scalar {
   std::string name;
   ScalarType type;
@@ -91,6 +92,9 @@ struct Scalar {
   /// `perHeadBuffer` are not looked at.
   double least = -std::numeric_limits<double>::infinity();
   std::string advice = {};
+  /// Largest value that a caller may give, as `least`.
+  double most = std::numeric_limits<double>::infinity();
+  bool required = false; ///< without default: a call that does not give it is refused
   bool operator==(const Scalar &) const = default;
 };
 

@@ -76,7 +76,7 @@ Status checkScalars(const Program &program) {
   for (size_t i = 0; i < program.scalars.size(); ++i) {
     const Scalar &scalar = program.scalars[i];
     LLMOPT_RETURN_IF_ERROR(
-        checkEnum(scalar.type, ScalarType::F32, fmt::format("type of scalar {}", i)));
+        checkEnum(scalar.type, ScalarType::F64, fmt::format("type of scalar {}", i)));
     if (scalar.perHeadBuffer < -1 ||
         (scalar.perHeadBuffer >= 0 &&
          static_cast<size_t>(scalar.perHeadBuffer) >= program.buffers.size()))

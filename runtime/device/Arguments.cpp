@@ -144,34 +144,64 @@ void addPerHead(const ArrayRef &array, int64_t &low, int64_t &high) {
   }
 }
 
+/// Whether a caller may give this value, whose type is right.
+Status checkRange(const Scalar &scalar, double number) {
+  double least = scalar.least, most = scalar.most;
+  bool isInteger = scalar.type == ScalarType::I64;
+  if (isInteger) { // kernels compute positions in 32 bits
+    least = std::max(least, double(std::numeric_limits<int32_t>::min()));
+    most = std::min(most, double(std::numeric_limits<int32_t>::max()));
+  }
+  if (!(number < least) && !(number > most))
+    return {};
+  std::string advice = number < scalar.least && !scalar.advice.empty() ? "; " + scalar.advice : "";
+  if (std::isinf(most))
+    return invalidArgument("scalar '{}' is {}; {} and more are allowed{}", scalar.name, number,
+                           least, advice);
+  return invalidArgument("scalar '{}' is {}; {} to {} are allowed{}", scalar.name,
+                         isInteger ? fmt::format("{:.0f}", number) : fmt::format("{}", number),
+                         least, most, advice);
+}
+
+/// The value of a call: what it gives, else the default.
+StatusOr<ScalarValue> valueOf(const Scalar &scalar, const CallArguments &arguments) {
+  bool wantsInteger = scalar.type == ScalarType::I64;
+  auto given = arguments.scalars.find(scalar.name);
+  if (given == arguments.scalars.end()) {
+    if (scalar.required)
+      return invalidArgument("scalar '{}' is missing; the spec has no value for it, so each call "
+                             "gives one",
+                             scalar.name);
+    return wantsInteger ? ScalarValue(scalar.intDefault) : ScalarValue(scalar.floatDefault);
+  }
+  const int64_t *integer = std::get_if<int64_t>(&given->second);
+  if (wantsInteger && !integer)
+    return invalidArgument("scalar '{}' is {}; the program wants an integer", scalar.name,
+                           std::get<double>(given->second));
+  double number = integer ? static_cast<double>(*integer) : std::get<double>(given->second);
+  LLMOPT_RETURN_IF_ERROR(checkRange(scalar, number));
+  return wantsInteger ? ScalarValue(*integer) : ScalarValue(number);
+}
+
 Status resolveOne(const Scalar &scalar, const CallArguments &arguments, const ArrayRef *perHead,
                   ScalarTable &table) {
-  int64_t integer = scalar.intDefault;
-  double number = scalar.floatDefault;
-  bool wantsInteger = scalar.type == ScalarType::I64;
-  if (auto given = arguments.scalars.find(scalar.name); given != arguments.scalars.end()) {
-    const int64_t *asInteger = std::get_if<int64_t>(&given->second);
-    if (wantsInteger && !asInteger)
-      return invalidArgument("scalar '{}' is {}; the program wants an integer", scalar.name,
-                             std::get<double>(given->second));
-    // Kernels compute positions in 32 bits.
-    integer = asInteger ? *asInteger : 0;
-    number = asInteger ? static_cast<double>(*asInteger) : std::get<double>(given->second);
-    bool tooSmall = number < scalar.least;
-    std::string advice = tooSmall && !scalar.advice.empty() ? "; " + scalar.advice : "";
-    if (wantsInteger && (tooSmall || integer != static_cast<int32_t>(integer)))
-      return invalidArgument("scalar '{}' is {}; {} to {} are allowed{}", scalar.name, integer,
-                             std::max(scalar.least, double(std::numeric_limits<int32_t>::min())),
-                             std::numeric_limits<int32_t>::max(), advice);
-    if (tooSmall)
-      return invalidArgument("scalar '{}' is {}; {} and more are allowed{}", scalar.name, number,
-                             scalar.least, advice);
+  StatusOr<ScalarValue> value = valueOf(scalar, arguments);
+  if (!value)
+    return value.status();
+  int64_t low, high;
+  if (const int64_t *integer = std::get_if<int64_t>(&*value)) {
+    low = high = *integer;
+    table.slots.push_back(std::bit_cast<uint64_t>(*integer));
+  } else {
+    double number = std::get<double>(*value);
+    if (scalar.type == ScalarType::F32)
+      number = static_cast<float>(number);
+    low = toBound(number, roundDown);
+    high = toBound(number, roundUp);
+    table.slots.push_back(scalar.type == ScalarType::F64
+                              ? std::bit_cast<uint64_t>(number)
+                              : std::bit_cast<uint32_t>(static_cast<float>(number)));
   }
-  auto single = static_cast<float>(number);
-  table.slots.push_back(wantsInteger ? std::bit_cast<uint64_t>(integer)
-                                     : std::bit_cast<uint32_t>(single));
-  int64_t low = wantsInteger ? integer : toBound(single, roundDown);
-  int64_t high = wantsInteger ? integer : toBound(single, roundUp);
   table.values.values.push_back(low);
   if (perHead && perHead->shape.size() == 1)
     addPerHead(*perHead, low, high);

@@ -36,7 +36,8 @@ using ScalarValue = std::variant<int64_t, double>;
 
 struct CallArguments {
   std::map<std::string, ArrayRef, std::less<>> arrays;
-  /// Overrides of the program's scalars; the others keep their defaults.
+  /// Values of the program's scalars. Those that are not given keep their defaults; one without
+  /// default must be given.
   std::map<std::string, ScalarValue, std::less<>> scalars;
 };
 

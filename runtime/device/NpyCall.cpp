@@ -100,7 +100,7 @@ Status NpyCall::addInput(const std::string &name, const std::string &path) {
 void NpyCall::addNumber(const std::string &name, double value) {
   given.scalars[name] = value;
   for (const bundle::Scalar &scalar : program.scalars)
-    if (scalar.name == name && scalar.type != bundle::ScalarType::F32 &&
+    if (scalar.name == name && scalar.type == bundle::ScalarType::I64 &&
         value == std::nearbyint(value) && std::abs(value) < 0x1p53)
       given.scalars[name] = static_cast<int64_t>(value);
 }

@@ -136,6 +136,25 @@ for value in (0, -1, -2147483649):
     run_with(NO_WINDOW, "--set", f"window={value}")
     refuse(["verify", "f.mlir", "--shape", f"q=1,kv=5,window={value}"],
            f"llm-opt verify: f.mlir @f: case 'given shape': {NO_WINDOW}")
+refuse(["verify", "f.mlir", "--shape", "q=1,kv=5,window=2.7"],
+       "llm-opt verify: f.mlir @f: case 'given shape': number 'window' is 2.7; the spec wants an "
+       "integer")
+# Numbers that the spec has no value for.
+CONSTANT = ("score { ^bb0(%s: f32, %b: index, %h: index, %i: index, %j: index): "
+            "attn.yield %w : f32 }")
+for clause, kind, name in (("args(%w : i32) mask(window<arg0>)", "i32", "arg0"),
+                           ("args(%w : index) mask(sink<arg0>)", "index", "arg0"),
+                           ("args(%w : i64) mask(chunked<arg0>)", "i64", "arg0"),
+                           ("args(%w : f32) scale(arg0)", "f32", "arg0"),
+                           ("args(%w : f32) softcap(arg0)", "f32", "arg0"),
+                           ("args(%w : f32) alibi(arg0)", "f32", "arg0"),
+                           (CONSTANT, "f32", "user3")):
+    with open("number.mlir", "w") as file:
+        file.write(SPEC.replace("mask(window<3>)", clause)
+                   .replace(")\n    ->", f", %w: {kind})\n    ->"))
+    refuse(["run", "number.mlir", *inputs(), "--output", "o=unused.npy"],
+           f"llm-opt run: scalar '{name}' is missing; the spec has no value for it, so each call "
+           "gives one")
 # A pipe of our own stands for devices too: renaming a file onto one would destroy it.
 if not os.path.exists("pipe"):
     os.mkfifo("pipe")
@@ -179,6 +198,22 @@ PAGED = """func.func @f(%q: tensor<?x2x4xf32>, %kv: !attn.kv_cache<2x4xf32, page
 """
 with open("paged.mlir", "w") as file:
     file.write(PAGED)
+# What verify refuses is what the compiler refuses, word for word.
+with open("merge.mlir", "w") as file:
+    file.write("""func.func @f(%k: tensor<?x2x4xf32>, %v: tensor<?x2x4xf32>, %slots: tensor<?xi64>,
+    %kv: !attn.kv_cache<2x4xf32, page = 4>, %p: tensor<?x?x2x4xf32>, %l: tensor<?x?x2xf32>)
+    -> tensor<?x2x4xf32> {
+  attn.append %k, %v, %slots, %kv
+      : tensor<?x2x4xf32>, tensor<?x2x4xf32>, tensor<?xi64>, !attn.kv_cache<2x4xf32, page = 4>
+  %o = attn.merge %p, %l : tensor<?x?x2x4xf32>, tensor<?x?x2xf32> -> tensor<?x2x4xf32>
+  return %o : tensor<?x2x4xf32>
+}
+""")
+ALONE = ("loc(\"merge.mlir\":6:8): 'attn.merge' op stands beside attn.append; a merge is a spec of "
+         "its own")
+refuse(["verify", "merge.mlir"], f"llm-opt verify: {ALONE}")
+result = run("compile", "merge.mlir", "-o", "merge.bundle")
+check(result.returncode == 1 and ALONE in result.stderr, f"compile merge.mlir: {result}")
 write_npy("pq.npy", (1, 2, 4), [0.5] * 8)
 write_npy("pool.npy", (3, 4, 2, 4), [0.5] * 96)
 write_npy("cu.npy", (2,), [0, 1], "<i4")

@@ -7,6 +7,9 @@
 
 #include "llvm/ADT/StringExtras.h"
 
+#include <fmt/format.h>
+
+#include <cmath>
 #include <limits>
 
 namespace llmopt::harness {
@@ -83,6 +86,16 @@ double element(const Use &use, ElementType type, const ArgumentExtents &extents,
   return 0;
 }
 
+/// A value that the type of a scalar which a region reads holds.
+double capturedValue(mlir::Type type, Random &random) {
+  if (llvm::isa<mlir::FloatType>(type))
+    return random.normal();
+  if (type.isInteger(1))
+    return double(random.integer(0, 1));
+  unsigned width = type.isIndex() ? 64 : type.getIntOrFloatBitWidth();
+  return double(random.integer(1, width <= 4 ? (1 << (width - 1)) - 1 : 8));
+}
+
 llvm::SmallVector<int64_t, 5> extentsOf(mlir::Type type, const ArgumentExtents &extents) {
   llvm::SmallVector<int64_t, 5> shape;
   auto tensor = llvm::dyn_cast<mlir::RankedTensorType>(type);
@@ -127,26 +140,31 @@ llvm::Error addArguments(attn::AttentionOp op, const ArgumentExtents &extents, c
 }
 
 llvm::Error addNumbers(attn::AttentionOp op, const Shape &shape, Call &call) {
-  std::vector<std::string> known;
+  std::map<std::string, bool> known; // whether it is an integer
   for (const reference::LiteralNumber &literal : reference::literalNumbers(op))
-    known.push_back(literal.name);
+    known[literal.name] = !literal.use.isFloat;
   for (mlir::Region &body : op.getBodies())
     body.walk([&](mlir::Operation *inner) {
       for (mlir::Value operand : inner->getOperands()) {
         auto argument = llvm::dyn_cast<mlir::BlockArgument>(operand);
-        if (!argument || body.isAncestor(argument.getParentRegion()))
+        if (!argument || body.isAncestor(argument.getParentRegion()) ||
+            llvm::is_contained(op.getArgs(), operand))
           continue;
         std::string name = "user" + std::to_string(argument.getArgNumber());
         Random random(shape.seed, name);
-        bool isFloat = llvm::isa<mlir::FloatType>(argument.getType());
-        call.numbers.try_emplace(name, isFloat ? random.normal() : double(random.integer(1, 8)));
-        known.push_back(std::move(name));
+        call.numbers.try_emplace(name, capturedValue(argument.getType(), random));
+        known[name] = !llvm::isa<mlir::FloatType>(argument.getType());
       }
     });
-  for (const auto &[name, value] : call.numbers)
-    if (!llvm::is_contained(known, name))
+  for (const auto &[name, value] : call.numbers) {
+    auto it = known.find(name);
+    if (it == known.end())
       return reference::error("the spec has no number '" + name + "'; it has " +
-                              llvm::join(known, ", "));
+                              llvm::join(llvm::make_first_range(known), ", "));
+    if (it->second && (value != std::trunc(value) || std::fabs(value) >= 0x1p53))
+      return reference::error(
+          fmt::format("number '{}' is {}; the spec wants an integer", name, value));
+  }
   return llvm::Error::success();
 }
 

@@ -14,8 +14,9 @@ struct ArgumentExtents {
 llvm::Error addArguments(attn::AttentionOp op, const ArgumentExtents &extents, const Shape &shape,
                          Call &call);
 
-/// Gives `userN`, the function's scalar arguments that regions read, a value where the
-/// call has none; refuses numbers by names that the op does not know.
+/// Gives `userN`, the function's scalar arguments that regions read and args has not, a value where
+/// the call has none; refuses numbers by names that the op does not know, and integers that are
+/// none.
 llvm::Error addNumbers(attn::AttentionOp op, const Shape &shape, Call &call);
 
 } // namespace llmopt::harness

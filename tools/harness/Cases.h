@@ -10,8 +10,6 @@ struct Case {
   Shape shape;
   /// A second call whose outputs must have the same bits (A1, A27), if there is one.
   std::optional<Shape> twin;
-  /// Refusing the call is right too: it depends on strides or alignment.
-  bool mayRefuse = false;
 };
 
 /// The list behind `verify --cases hard`. Which cases there are depends on the spec's
@@ -26,13 +24,8 @@ std::vector<Case> randomShapes(const Spec &spec, int64_t count, uint64_t seed,
 /// Runs a call on some device: fills the outputs of its arrays, and its boundaries.
 using Runner = std::function<llvm::Error(Call &)>;
 
-struct CaseResult {
-  Report report;
-  bool refused = false; ///< the runner refused, and was free to
-};
-
 /// Generates, runs and checks a case, and its twin. An error means that the case could
-/// not be run or judged; a wrong result is in the report.
-llvm::Expected<CaseResult> runCase(const Spec &spec, const Case &c, const Runner &run);
+/// not be run or judged, which no case excuses; a wrong result is in the report.
+llvm::Expected<Report> runCase(const Spec &spec, const Case &c, const Runner &run);
 
 } // namespace llmopt::harness

@@ -1,8 +1,8 @@
 #include "tools/harness/Spec.h"
 
+#include "dialect/attn/SpecFunction.h"
 #include "dialect/reference/Context.h"
 
-#include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/BuiltinOps.h"
 
 namespace llmopt::harness {
@@ -16,30 +16,16 @@ attn::KvCacheType Spec::cache() const {
 }
 
 llvm::Expected<Spec> specOf(mlir::Operation *function) {
-  Spec spec;
-  spec.function = function;
-  int attentions = 0, appends = 0, merges = 0;
-  function->walk([&](mlir::Operation *op) {
-    if (auto attention = llvm::dyn_cast<attn::AttentionOp>(op)) {
-      spec.attention = attention;
-      ++attentions;
-    } else if (auto append = llvm::dyn_cast<attn::AppendOp>(op)) {
-      spec.append = append;
-      ++appends;
-    } else if (auto merge = llvm::dyn_cast<attn::MergeOp>(op)) {
-      spec.merge = merge;
-      ++merges;
-    }
+  std::string message;
+  mlir::ScopedDiagnosticHandler handler(function->getContext(), [&](mlir::Diagnostic &diagnostic) {
+    if (message.empty())
+      llvm::raw_string_ostream(message) << diagnostic.getLocation() << ": " << diagnostic.str();
+    return mlir::success();
   });
-  if (attentions > 1 || appends > 1 || merges > 1)
-    return error(
-        "the function has more than one attn op of a kind; the harness checks one at a time");
-  if (attentions + appends + merges == 0)
-    return error("the function has no attn.attention, attn.merge or attn.append");
-  if (merges && attentions + appends)
-    return error(
-        "the function mixes attn.merge with other attn ops; the harness checks one at a time");
-  return spec;
+  mlir::FailureOr<attn::SpecOps> ops = attn::specOps(llvm::cast<mlir::func::FuncOp>(function));
+  if (failed(ops))
+    return error(message);
+  return Spec{function, ops->append, ops->attention, ops->merge};
 }
 
 llvm::Expected<Spec> findSpec(mlir::ModuleOp module, llvm::StringRef name) {

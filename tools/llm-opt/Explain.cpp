@@ -34,9 +34,10 @@ nlohmann::ordered_json describe(const bundle::Program &program) {
                        {"scratch_bytes", kernel.scratchBytes}});
   nlohmann::ordered_json numbers = nlohmann::ordered_json::object();
   for (const bundle::Scalar &scalar : program.scalars)
-    numbers[scalar.name] = scalar.type == bundle::ScalarType::F32
-                               ? nlohmann::ordered_json(scalar.floatDefault)
-                               : nlohmann::ordered_json(scalar.intDefault);
+    numbers[scalar.name] = scalar.required ? nlohmann::ordered_json() // null: each call gives it
+                           : scalar.type == bundle::ScalarType::I64
+                               ? nlohmann::ordered_json(scalar.intDefault)
+                               : nlohmann::ordered_json(scalar.floatDefault);
   return {{"spec", program.name},
           {"key", program.key},
           {"kernels", kernels},

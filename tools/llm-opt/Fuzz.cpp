@@ -39,13 +39,13 @@ std::string tryOne(uint64_t seed, int64_t shapes, const Place &place, Tally &tal
     return "";
   }
   for (const harness::Case &one : harness::randomShapes(*spec, shapes, seed)) {
-    llvm::Expected<harness::CaseResult> result =
+    llvm::Expected<harness::Report> report =
         harness::runCase(*spec, one, [&](harness::Call &call) { return (*runner)->run(call); });
-    if (!result)
-      return fmt::format("case '{}': {}", one.name, llvm::toString(result.takeError()));
+    if (!report)
+      return fmt::format("case '{}': {}", one.name, llvm::toString(report.takeError()));
     ++tally.cases;
-    if (!result->report.passed)
-      return fmt::format("case '{}': {}", one.name, result->report.failure);
+    if (!report->passed)
+      return fmt::format("case '{}': {}", one.name, report->failure);
   }
   ++tally.passed;
   return "";

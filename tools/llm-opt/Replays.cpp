@@ -91,9 +91,9 @@ llvm::Expected<harness::Report> judge(const harness::Spec &spec, Runner &runner,
 
 } // namespace
 
-llvm::Expected<harness::CaseResult> runReplays(const harness::Spec &spec, const harness::Case &one,
-                                               Runner &runner) {
-  harness::CaseResult result;
+llvm::Expected<harness::Report> runReplays(const harness::Spec &spec, const harness::Case &one,
+                                           Runner &runner) {
+  harness::Report result;
   harness::Shape shape = one.shape;
   shape.hideUnseen = shape.spoilUnseen = false; // another batch may see what this one does not
   llvm::Expected<Call> pristine = harness::generate(spec, shape);
@@ -102,13 +102,8 @@ llvm::Expected<harness::CaseResult> runReplays(const harness::Spec &spec, const 
   Call call = *pristine;
   llvm::Expected<std::unique_ptr<StagedCall>> captured =
       StagedCall::make(runner, call, StagedCall::Launch::Captured);
-  if (!captured) {
-    if (!one.mayRefuse)
-      return captured.takeError();
-    llvm::consumeError(captured.takeError());
-    result.refused = true;
-    return result;
-  }
+  if (!captured)
+    return captured.takeError();
   for (const Batch &batch : kBatches) {
     call.rows = pristine->rows;
     for (size_t i = 0; i < call.arrays.size(); ++i) {
@@ -123,13 +118,13 @@ llvm::Expected<harness::CaseResult> runReplays(const harness::Spec &spec, const 
     if (!report)
       return llvm::createStringError(
           fmt::format("{}: {}", batch.name, llvm::toString(report.takeError())));
-    result.report.rowsChecked += report->rowsChecked;
-    result.report.rowsTotal += report->rowsTotal;
-    result.report.worst = std::max(result.report.worst, report->worst);
-    result.report.worstLse = std::max(result.report.worstLse, report->worstLse);
+    result.rowsChecked += report->rowsChecked;
+    result.rowsTotal += report->rowsTotal;
+    result.worst = std::max(result.worst, report->worst);
+    result.worstLse = std::max(result.worstLse, report->worstLse);
     if (!report->passed) {
-      result.report.passed = false;
-      result.report.failure = fmt::format("replay of {}: {}", batch.name, report->failure);
+      result.passed = false;
+      result.failure = fmt::format("replay of {}: {}", batch.name, report->failure);
       return result;
     }
   }

@@ -10,7 +10,7 @@ namespace llmopt::cli {
 /// cut in half, with sequences that have no keys (their slots -1, their table -1 or that of an
 /// earlier batch), with sequences that have no rows (cases A21, A24). Each replay must match the
 /// oracle, and each bit of it a direct run.
-llvm::Expected<harness::CaseResult> runReplays(const harness::Spec &spec, const harness::Case &one,
-                                               Runner &runner);
+llvm::Expected<harness::Report> runReplays(const harness::Spec &spec, const harness::Case &one,
+                                           Runner &runner);
 
 } // namespace llmopt::cli

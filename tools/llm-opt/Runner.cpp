@@ -170,10 +170,10 @@ runtime::CallArguments Runner::argumentsOf(harness::Call &call) const {
     for (const bundle::Scalar &scalar : program().scalars) {
       if (scalar.name != name)
         continue;
-      if (scalar.type == bundle::ScalarType::F32)
-        arguments.scalars[name] = value;
-      else
+      if (scalar.type == bundle::ScalarType::I64)
         arguments.scalars[name] = int64_t(value);
+      else
+        arguments.scalars[name] = value;
     }
   }
   return arguments;

@@ -26,7 +26,7 @@ struct Options {
 };
 
 struct Outcome {
-  int64_t passed = 0, failed = 0, refused = 0;
+  int64_t passed = 0, failed = 0;
 };
 
 std::string describe(const harness::Report &report) {
@@ -66,15 +66,13 @@ llvm::Expected<std::vector<harness::Case>> casesOf(const harness::Spec &spec,
 }
 
 void print(const Options &options, const std::string &spec, const std::string &name,
-           const harness::Shape &shape, const harness::CaseResult &result) {
-  const harness::Report &report = result.report;
+           const harness::Shape &shape, const harness::Report &report) {
   if (options.json) {
     nlohmann::json line = {{"spec", spec},
                            {"case", name},
                            {"query_lengths", shape.queryLengths},
                            {"key_lengths", shape.keyLengths},
                            {"passed", report.passed},
-                           {"refused", result.refused},
                            {"rows_checked", report.rowsChecked},
                            {"rows", report.rowsTotal},
                            {"worst", report.worst},
@@ -83,9 +81,8 @@ void print(const Options &options, const std::string &spec, const std::string &n
     fmt::print("{}\n", dumpJson(line));
     return;
   }
-  const char *word = result.refused ? "refused" : report.passed ? "ok" : "FAILED";
-  fmt::print("  {:<8}{:<40} {}, {}\n", word, name, lengthsText(shape),
-             result.refused ? "not run" : describe(report));
+  fmt::print("  {:<8}{:<40} {}, {}\n", report.passed ? "ok" : "FAILED", name, lengthsText(shape),
+             describe(report));
   if (!report.passed)
     fmt::print("          {}\n", report.failure);
 }
@@ -107,16 +104,16 @@ llvm::Error verifySpec(mlir::func::FuncOp function, const std::string &path, con
     if (!shape)
       return llvm::createStringError(
           fmt::format("{}: case '{}': {}", name, one.name, llvm::toString(shape.takeError())));
-    llvm::Expected<harness::CaseResult> result =
+    llvm::Expected<harness::Report> report =
         options.graph ? runReplays(spec, one, *runner)
                       : harness::runCase(spec, one, [&](harness::Call &call) {
                           return prepared->runner->run(call);
                         });
-    if (!result)
+    if (!report)
       return llvm::createStringError(
-          fmt::format("{}: case '{}': {}", name, one.name, llvm::toString(result.takeError())));
-    print(options, name, one.name, *shape, *result);
-    ++(result->refused ? outcome.refused : result->report.passed ? outcome.passed : outcome.failed);
+          fmt::format("{}: case '{}': {}", name, one.name, llvm::toString(report.takeError())));
+    print(options, name, one.name, *shape, *report);
+    ++(report->passed ? outcome.passed : outcome.failed);
   }
   return llvm::Error::success();
 }
@@ -165,8 +162,7 @@ int verifyCommand(int argc, char **argv) {
         return fail("verify", std::move(error));
   }
   if (!options.json)
-    fmt::print("{} passed, {} failed{}\n", outcome.passed, outcome.failed,
-               outcome.refused ? fmt::format(", {} refused", outcome.refused) : "");
+    fmt::print("{} passed, {} failed\n", outcome.passed, outcome.failed);
   return outcome.failed ? 1 : 0;
 }
 

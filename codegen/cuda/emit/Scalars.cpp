@@ -326,6 +326,8 @@ FailureOr<Expression> Printer::scalarExpression(Operation *op) {
       return cast("__int_as_float", in[0]);
     if (type.isInteger(32) && from.isF32())
       return cast("__float_as_int", in[0]);
+    if (type.isF64() && from.isInteger(64))
+      return cast("__longlong_as_double", in[0]);
   }
   if (isa<arith::NegFOp>(op))
     return rounded({"-" + in[0].in(Precedence::Unary, true), Precedence::Unary});

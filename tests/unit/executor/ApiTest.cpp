@@ -433,6 +433,35 @@ TEST_F(CApi, NoExceptionComesThrough) {
       "thrown");
 }
 
+/// A scalar of args, or one that a region reads, has no default.
+TEST_F(CApi, ANumberThatIsNotGivenIsRefused) {
+  const char *text = R"(
+func.func @f(%q: tensor<?x?x1x4xf32>, %k: tensor<?x?x1x4xf32>, %v: tensor<?x?x1x4xf32>, %w: i32)
+    -> tensor<?x?x1x4xf32> {
+  %o = attn.attention %q, %k, %v args(%w : i32) mask(window<arg0>)
+    : tensor<?x?x1x4xf32>, tensor<?x?x1x4xf32>, tensor<?x?x1x4xf32> -> tensor<?x?x1x4xf32>
+  return %o : tensor<?x?x1x4xf32>
+})";
+  const void *bundle = nullptr;
+  size_t bytes = 0;
+  take(compiled(own, text, &bundle, &bytes), LLMOPT_OK);
+  llmopt_kernel *kernel = nullptr;
+  take(llmopt_kernel_load(device, bundle, bytes, &kernel), LLMOPT_OK);
+  const int64_t shape[] = {1, 2, 1, 4};
+  std::vector<float> q(8, 1), k(8, 1), v = {1, 1, 1, 1, 3, 3, 3, 3}, o(8, 0);
+  std::vector<llmopt_array> arrays;
+  for (auto [name, data] :
+       {std::pair("q", &q), std::pair("k", &k), std::pair("v", &v), std::pair("o", &o)})
+    arrays.push_back({sizeof(llmopt_array), name, data->data(), LLMOPT_F32, 4, shape, nullptr});
+  EXPECT_EQ(take(llmopt_kernel_run(kernel, arrays.data(), arrays.size(), nullptr, 0),
+                 LLMOPT_INVALID_ARGUMENT),
+            "scalar 'arg0' is missing; the spec has no value for it, so each call gives one");
+  llmopt_number window = {sizeof(window), "arg0", 1, 2, 0};
+  take(llmopt_kernel_run(kernel, arrays.data(), arrays.size(), &window, 1), LLMOPT_OK);
+  EXPECT_EQ(o, (std::vector<float>{1, 1, 1, 1, 2, 2, 2, 2}));
+  llmopt_kernel_free(kernel);
+}
+
 TEST(Compiler, SaysWhereASpecIsWrong) {
   void *bundle = nullptr;
   size_t bytes = 0;

@@ -47,8 +47,10 @@ Program sample() {
                      {"o", BufferRole::Output, ElementType::F32, true, false, {-1, 6, 32}},
                      {"counters", BufferRole::Counters, ElementType::I64, false, true, {}}};
   program.slots = {{SlotKind::Pointer, 0, 0}, {SlotKind::Stride, 1, 2}, {SlotKind::Extent, 0, 1}};
-  program.scalars = {{"scale", ScalarType::F32, 0, 0.125, -1},
-                     {"window", ScalarType::I64, 7, 0, 0, 1, "leave it out"}};
+  program.scalars = {
+      {"scale", ScalarType::F32, 0, 0.125, -1},
+      {"window", ScalarType::I64, 7, 0, 0, 1, "leave it out"},
+      {.name = "user4", .type = ScalarType::F64, .least = 0, .most = 1, .required = true}};
   program.kernels = {{"attend", KernelKind::Attend, 0, 16, 64, 4096, 1.5},
                      {"merge", KernelKind::Merge, 0, 0, 0, 0, 1}};
   program.target = "cuda:sm_80";
@@ -123,13 +125,13 @@ TEST(BundleIO, OtherAbiIsRefusedByName) {
 
 TEST(BundleIO, OtherFormatsAreRefusedByName) {
   std::vector<uint8_t> bytes = serialize(sample());
-  for (uint32_t version : {1u, 3u, 5u}) {
+  for (uint32_t version : {1u, 4u, 6u}) {
     std::memcpy(bytes.data() + kFormatAt, &version, sizeof(version));
     StatusOr<Program> read = deserialize(bytes);
     ASSERT_FALSE(read);
     EXPECT_EQ(read.status().code(), StatusCode::Unavailable);
     EXPECT_EQ(read.status().message(),
-              fmt::format("bundle has format version {}; this runtime reads version 4; compile "
+              fmt::format("bundle has format version {}; this runtime reads version 5; compile "
                           "the spec again",
                           version));
   }
@@ -211,6 +213,8 @@ TEST(BundleIO, IndicesAndEnumeratorsAreChecked) {
   expectInvalid([](Program &p) { p.scalars[1].perHeadBuffer = 3; },
                 "scalar 1 ('window') names per-head buffer 3; allowed are -1 and the "
                 "program's 3 buffers");
+  expectInvalid([](Program &p) { p.scalars[2].type = ScalarType(3); },
+                "type of scalar 2 is 3; the last known one is 2");
   expectInvalid([](Program &p) { p.buffers[0].role = BufferRole(40); },
                 "buffer 0 ('q') has unknown role 40");
   expectInvalid([](Program &p) { p.buffers[0].type = ElementType(8); },
