@@ -69,7 +69,18 @@ def TileCpuAssignOrder : TileCpuPass<"tile-cpu-assign-order", "::mlir::func::Fun
     number of rows (padded to the lanes): the result of a row then depends on that row
     alone, since no sum ever crosses lanes.
 
-    The choice is an encoding: `tensor<192x64xf32, #tile.order<columns>>`.
+    The choice is an encoding:
+
+    ```mlir
+    %q = tile.load %m[%qr] : memref<?xf32>, tensor<64x1xi64> -> tensor<64x8xf32>
+    %k = tile.load %m[%kr] : memref<?xf32>, tensor<32x1xi64> -> tensor<32x8xf32>
+    %s = tile.mma %q, %k, %z transpose_b : tensor<64x8xf32>, tensor<32x8xf32>, tensor<64x32xf32>
+    // becomes, with avx512f
+    %q = tile.load %m[%qr] : memref<?xf32>, tensor<64x1xi64> -> tensor<64x8xf32, #tile.order<columns>>
+    %k = tile.load %m[%kr] : memref<?xf32>, tensor<32x1xi64> -> tensor<32x8xf32>
+    %s = tile.mma %q, %k, %z transpose_b : tensor<64x8xf32, #tile.order<columns>>,
+         tensor<32x8xf32>, tensor<64x32xf32, #tile.order<columns>>
+    ```
   }];
   let dependentDialects = ["::llmopt::tile::TileDialect"];
 }
@@ -87,6 +98,30 @@ def ConvertTileToVector : TileCpuPass<"convert-tile-to-vector", "::mlir::func::F
     Then `tile.load` becomes a row-by-row copy with conversion and zero fill, `tile.mma` a
     register-blocked loop nest of fused multiply-adds, `tile.map` a loop over vectors. What
     cannot be lowered is reported at its location, and nothing is changed silently.
+
+    ```mlir
+    func.func @f(%m: memref<?xf32>, %n: index) attributes {tile.kernel} {
+      %rows = tile.strided_rows %n, %n, %n : tensor<16x1xi64>
+      %t = tile.load %m[%rows] : memref<?xf32>, tensor<16x1xi64> -> tensor<16x16xf32>
+      %x = tile.map(%t : tensor<16x16xf32>) {
+      ^bb0(%a: f32, %r: i32, %c: i32):
+        %y = arith.addf %a, %a : f32
+        tile.yield %y : f32
+      } -> tensor<16x16xf32>
+      tile.store %x, %m[%rows] : tensor<16x16xf32>, memref<?xf32>, tensor<16x1xi64>
+    // becomes, with avx512f
+    func.func @f(%m: memref<?xf32>, %n: index, %s: memref<?xi8> {tile.scratch})
+        attributes {tile.kernel, tile.scratch_bytes = 1152 : i64} {
+      %t = memref.view %s[%c0][] : memref<?xi8> to memref<16x16xf32>
+      %rows = memref.view %s[%c1024][] : memref<?xi8> to memref<1x16xi64>
+      ...                                      // addresses, then the rows that they name
+      scf.for %i = %c0 to %c16 step %c1 {      // the map, where %t lies
+        %a = vector.load %t[%i, %c0] : memref<16x16xf32>, vector<16xf32>
+        %y = arith.addf %a, %a : vector<16xf32>
+        vector.store %y, %t[%i, %c0] : memref<16x16xf32>, vector<16xf32>
+      }
+      ...
+    ```
   }];
   let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::math::MathDialect",
     "::mlir::memref::MemRefDialect", "::mlir::scf::SCFDialect", "::mlir::vector::VectorDialect",
@@ -125,6 +160,22 @@ def TileCpuKernelAbi : Pass<"tile-cpu-kernel-abi", "::mlir::ModuleOp"> {
     8-byte slots that follow the 64-byte header of the parameter block
     (runtime/bundle/WorkItem.h); the argument marked `tile.worker` is the worker and the
     one marked `tile.scratch` the scratch memory.
+
+    ```mlir
+    func.func @kernel(%m: memref<?xf32>, %n: index, %w: index {tile.worker}) attributes {tile.kernel} {
+      ...
+      return
+    // becomes
+    func.func @kernel(%params: !llvm.ptr, %worker: i32, %scratch: !llvm.ptr) -> i32 {
+      %0 = llvm.getelementptr %params[64] : (!llvm.ptr) -> !llvm.ptr, i8
+      %1 = llvm.load %0 : !llvm.ptr -> !llvm.ptr       // %m: a descriptor is put around it
+      %2 = llvm.getelementptr %params[72] : (!llvm.ptr) -> !llvm.ptr, i8
+      %3 = llvm.load %2 : !llvm.ptr -> i64
+      %n = arith.index_cast %3 : i64 to index
+      %w = arith.index_castui %worker : i32 to index
+      ...
+      return %c0_i32 : i32
+    ```
   }];
   let dependentDialects = ["::mlir::LLVM::LLVMDialect", "::mlir::arith::ArithDialect",
     "::mlir::func::FuncDialect"];
@@ -136,7 +187,18 @@ def TileCpuToLlvm : Pass<"tile-cpu-to-llvm", "::mlir::ModuleOp"> {
     MLIR's own conversions, all in one walk: a pass for each dialect would visit the whole
     body each time, which is most of what lowering to the LLVM dialect costs. Control flow
     must be `cf` already; casts that are left over are removed by
-    `reconcile-unrealized-casts`. An op without a conversion is reported at its location.
+    `reconcile-unrealized-casts`. An op of these dialects without a conversion is reported at
+    its location.
+
+    ```mlir
+    %v = vector.load %m[%i] : memref<?xf32>, vector<8xf32>
+    %y = arith.mulf %v, %x : vector<8xf32>
+    // becomes
+    %base = llvm.extractvalue %m[1] : !llvm.struct<(ptr, ptr, i64, array<1 x i64>, array<1 x i64>)>
+    %at = llvm.getelementptr %base[%i] : (!llvm.ptr, i64) -> !llvm.ptr, f32
+    %v = llvm.load %at {alignment = 4 : i64} : !llvm.ptr -> vector<8xf32>
+    %y = llvm.fmul %v, %x : vector<8xf32>
+    ```
   }];
   let dependentDialects = ["::mlir::LLVM::LLVMDialect", "::mlir::arith::ArithDialect",
     "::mlir::vector::VectorDialect"];

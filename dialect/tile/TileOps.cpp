@@ -285,5 +285,5 @@ void MapOp::print(OpAsmPrinter &printer) {
     printer << "]";
   }
   printer.printOptionalAttrDict((*this)->getAttrs(), {getCombinersAttrName()});
-  printer << " -> " << getResultTypes();
+  printer.printArrowTypeList(getResultTypes());
 }

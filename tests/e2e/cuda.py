@@ -107,6 +107,18 @@ facts = json.loads(done.stdout)
 check(facts["finished"] == 4 and facts["refused"] == 0, facts)
 check("cuLaunchKernel" in calls, "kernels ran")
 
+# The demo: no share of the CPU's limits, which are not this device's.
+with open("tiny.json", "w") as file:
+    json.dump({"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 1,
+               "sliding_window": 16}, file)
+done, calls = with_driver("demo", "tiny.json", "--device", "cuda", "--json")
+rows = [json.loads(line) for line in done.stdout.splitlines()]
+check(done.returncode == 0 and len(rows) == 2, done.stderr)
+check(all(row["passed"] and "share" not in row and "limit" not in row for row in rows), rows)
+done, calls = with_driver("demo", "tiny.json", "--device", "cuda")
+check(done.stdout.startswith("Fake GPU; its limits are not measured\n"), done.stdout)
+check("%" not in done.stdout and "GB/s" not in done.stdout, done.stdout)
+
 # Failures: exit code 1, one line that names the call, nothing that hangs or crashes.
 VERIFY = ["verify", spec("merge-partials"), "--device", "cuda", "--count", "1"]
 LOST = "the device is lost to this process; start the process anew"

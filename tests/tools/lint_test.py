@@ -196,6 +196,41 @@ class Codes(LintCase):
                      "docs/design/x.md:3: there is no test 'Suite.Gone'")
 
 
+class Errors(LintCase):
+    script = "check-errors"
+    SOURCE = """LogicalResult f(Op op) {
+  if (op.a)
+    return op.emitOpError() << "is " << op.a
+                            << "; a thing of that "
+                               "kind is wanted";
+  return op.emitError("short; yes");
+}
+"""
+    TEST = "// expected-error {{is 3; a thing of that kind is wanted}}\n// error: short; yes\n"
+    LEDGER = "tools/lint/untested-errors.txt"
+
+    def test_expected_messages(self):
+        self.accepts({"dialect/a/F.cpp": self.SOURCE, "tests/lit/a.mlir": self.TEST})
+        self.accepts({"tools/F.cpp": self.SOURCE})
+
+    def test_a_message_that_no_test_expects(self):
+        self.refuses({"passes/a/F.cpp": self.SOURCE, "tests/lit/a.mlir": "// short; yes"},
+                     "passes/a/F.cpp:3: no test expects '; a thing of that kind is wanted'")
+        self.refuses({"codegen/F.cpp": self.SOURCE}, "2 problems")
+
+    def test_a_message_in_a_test_s_literals(self):
+        self.accepts({"codegen/F.cpp": self.SOURCE, "tests/unit/F.cpp":
+                      'EXPECT_EQ(f(),\n  "is 3; a thing "\n  "of that kind is wanted");\n"short; yes"'})
+
+    def test_the_ledger(self):
+        line = '"; a thing of that kind is wanted" nothing is a thing\n'
+        files = {"dialect/a/F.cpp": self.SOURCE, "tests/a": "short; yes"}
+        self.accepts({**files, self.LEDGER: "# head\n" + line})
+        self.refuses({**files, self.LEDGER: '"; a thing of that kind is wanted"\n'},
+                     '"LITERAL" REASON is wanted')
+        self.refuses({**files, "tests/b": self.TEST, self.LEDGER: line}, "needs no line here")
+
+
 class Format(LintCase):
     script = "check-format"
     style = {".clang-format": "BasedOnStyle: LLVM\n"}

@@ -1,5 +1,6 @@
 """The scripts under tools/, run with stand-ins for apt, cmake and ctest in PATH."""
 
+import json
 import os
 import pathlib
 import shutil
@@ -323,6 +324,28 @@ class Drivers(ScriptCase):
         code, out, _ = self.run_script(".ci/run", "--no-deps")
         self.assertEqual(code, 8)
         self.assertIn("CI=true", out)
+
+
+class Presets(unittest.TestCase):
+    def test_none_spoils_the_folder_of_another(self):
+        """A cache keeps what a preset wrote into it, also for a preset that says nothing of it."""
+        presets = {preset["name"]: preset for preset in
+                   json.loads((PROJECT / "CMakePresets.json").read_text())["configurePresets"]}
+
+        def value(name, key, part=None):
+            preset = presets[name]
+            own = preset.get(part, {}) if part else preset
+            return own[key] if key in own else (
+                value(preset["inherits"], key, part) if "inherits" in preset else None)
+
+        folders = {}
+        for name, preset in presets.items():
+            if not preset.get("hidden"):
+                folders.setdefault(value(name, "binaryDir"), []).append(name)
+        for folder, names in folders.items():
+            self.assertEqual(len(names), 1, f"{folder} is the folder of {names}")
+        # What was configured by hand without tests: tools/test turns them on again.
+        self.assertEqual(value("dev", "LLMOPT_TESTS", "cacheVariables"), "ON")
 
 
 if __name__ == "__main__":

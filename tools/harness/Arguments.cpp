@@ -23,12 +23,17 @@ struct Use {
   llvm::StringRef number; ///< attn::NumberUse::name
 };
 
+/// Stands for the names of several numbers that one operand gives.
+constexpr llvm::StringLiteral kShared = "shared";
+
 /// What the op does with each of its arguments.
 std::vector<Use> usesOf(attn::AttentionOp op) {
   std::vector<Use> uses(op.getArgs().size());
   auto note = [&](unsigned index, Role role, llvm::StringRef name = "") {
-    if (index < uses.size())
-      uses[index] = {role, name};
+    if (index >= uses.size())
+      return;
+    bool twice = uses[index].role != Role::Unknown && uses[index].number != name;
+    uses[index] = twice ? Use{Role::Number, kShared} : Use{role, name};
   };
   if (mlir::Attribute mask = op.getMaskAttr())
     mask.walk([&](attn::DenseMaskAttr dense) { note(dense.getArg(), Role::DenseMask); });
@@ -49,6 +54,8 @@ std::vector<Use> usesOf(attn::AttentionOp op) {
 double numberValue(llvm::StringRef name, bool isFloat, const ArgumentExtents &extents,
                    const Shape &shape, Random &random) {
   int64_t most = std::max<int64_t>(1, extents.keys);
+  if (name == kShared) // good for any of them
+    return isFloat ? 0.1 + random.uniform() : double(random.integer(1, 4));
   if (!isFloat) {
     if (name.contains("left") || name.contains("right"))
       return double(random.integer(-1, most));

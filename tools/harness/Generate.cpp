@@ -194,9 +194,10 @@ void Generator::addKeys() {
   int64_t total = std::accumulate(shape.keyLengths.begin(), shape.keyLengths.end(), int64_t(0));
   for (bool value : {false, true}) {
     int64_t dim = value ? shape.vDim : shape.qkDim;
-    llvm::SmallVector<int64_t, 5> extents = {total + shape.paddedTokens, shape.kvHeads, dim};
+    auto keyType = llvm::cast<mlir::RankedTensorType>(op.getKey().getType());
+    int64_t padding = keyType.isDynamicDim(0) ? shape.paddedTokens : 0; // none fits a fixed extent
+    llvm::SmallVector<int64_t, 5> extents = {total + padding, shape.kvHeads, dim};
     if (!op.isRaggedKv()) {
-      auto keyType = llvm::cast<mlir::RankedTensorType>(op.getKey().getType());
       int64_t length = keyType.getDimSize(1); // static, or room for unused slots
       if (mlir::ShapedType::isDynamic(length))
         length = *llvm::max_element(shape.keyLengths) + (op.getSequences() ? 3 : 0);

@@ -16,7 +16,7 @@ using llvm::formatv;
 
 class SpecWriter {
 public:
-  explicit SpecWriter(uint64_t seed) : random(seed, "spec") {}
+  explicit SpecWriter(uint64_t seed) : random(seed, "spec"), more(seed, "spec, rarer things") {}
   std::string write();
 
 private:
@@ -34,6 +34,12 @@ private:
   std::string integer(int64_t lo, int64_t hi);
   std::string real(double lo, double hi);
   std::string newArg(std::string type);
+  /// A new operand for a number, or one of that type that another clause has.
+  std::string numberArg(const std::string &argType);
+  /// An extent that is open, now and then fixed.
+  std::string extent(int64_t most) {
+    return more.chance(0.1) ? n(more.integer(1, most)) : std::string("?");
+  }
   std::string dims(std::initializer_list<std::string> extents) const {
     return llvm::join(extents, "x");
   }
@@ -43,7 +49,8 @@ private:
   static std::string n(int64_t value) { return std::to_string(value); }
 
   Random random;
-  std::string type;
+  Random more; ///< a stream of its own, so that a seed's spec keeps what `random` chose
+  std::string type, batch = "?", queryLength = "?"; ///< the last two of Q
   int64_t kvHeads = 1, heads = 1, d = 64, dv = 64;
   bool raggedQuery = false, paged = false, appends = false, lse = false, customMask = false;
   std::string tree;                            ///< the mask, once it is there
@@ -51,6 +58,7 @@ private:
   std::vector<std::string> parameters;         ///< of the function
   std::vector<std::string> operands, types;    ///< of the op
   std::vector<std::string> argNames, argTypes; ///< its `args`
+  std::vector<size_t> numberArgs;              ///< those that are numbers
 };
 
 std::string SpecWriter::newArg(std::string argType) {
@@ -61,16 +69,27 @@ std::string SpecWriter::newArg(std::string argType) {
   return "arg" + n(int64_t(argNames.size()) - 1);
 }
 
+std::string SpecWriter::numberArg(const std::string &argType) {
+  for (size_t index : numberArgs)
+    if (argTypes[index] == argType && more.chance(0.3))
+      return "arg" + n(int64_t(index));
+  numberArgs.push_back(argNames.size());
+  return newArg(argType);
+}
+
 std::string SpecWriter::integer(int64_t lo, int64_t hi) {
   if (random.chance(0.7))
     return n(random.integer(lo, hi));
-  return newArg(random.chance(0.5) ? "i32" : "tensor<" + n(heads) + "xi32>");
+  std::string element = more.chance(0.3) ? "i64" : "i32";
+  if (!random.chance(0.5))
+    return numberArg("tensor<" + n(heads) + "x" + element + ">");
+  return numberArg(more.chance(0.2) ? "index" : element);
 }
 
 std::string SpecWriter::real(double lo, double hi) {
   if (random.chance(0.7))
     return formatv("{0:f4}", lo + (hi - lo) * random.uniform());
-  return newArg(random.chance(0.5) ? "f32" : "tensor<" + n(heads) + "xf32>");
+  return numberArg(random.chance(0.5) ? "f32" : "tensor<" + n(heads) + "xf32>");
 }
 
 void SpecWriter::chooseDimensions() {
@@ -84,6 +103,11 @@ void SpecWriter::chooseDimensions() {
                             72, 80, 96, 100, 128, 128, 136, 160, 192, 256, 288};
   d = random.pick(sizes);
   dv = random.chance(0.65) ? d : random.pick(sizes);
+  const std::array large = {320, 384, 512, 576}; // what a head may have at most
+  if (more.chance(0.04))
+    d = more.pick(large);
+  if (more.chance(0.04))
+    dv = more.pick(large);
 }
 
 std::string SpecWriter::cacheType() {
@@ -108,15 +132,20 @@ void SpecWriter::chooseOperands() {
   paged = form >= 2;
   raggedQuery = form == 1 || (paged && random.chance(0.7));
   std::string cache = paged ? cacheType() : "";
-  auto rows = [&](bool isRagged, int64_t rowHeads, int64_t dim) {
-    return isRagged ? tensor({"?", n(rowHeads), n(dim)}) : tensor({"?", "?", n(rowHeads), n(dim)});
+  if (!raggedQuery)
+    batch = extent(3);
+  queryLength = extent(20);
+  std::string keyLength = extent(60);
+  auto rows = [&](bool isRagged, const std::string &length, int64_t rowHeads, int64_t dim) {
+    return isRagged ? tensor({length, n(rowHeads), n(dim)})
+                    : tensor({batch, length, n(rowHeads), n(dim)});
   };
   auto add = [&](std::string name, std::string operandType) {
     parameters.push_back(name + ": " + operandType);
     operands.push_back(name);
     types.push_back(operandType);
   };
-  add("%q", rows(raggedQuery, heads, d));
+  add("%q", rows(raggedQuery, queryLength, heads, d));
   if (paged) {
     add("%kv", cache);
     add("%seq", "!attn.sequences");
@@ -129,8 +158,8 @@ void SpecWriter::chooseOperands() {
     }
     return;
   }
-  add("%k", rows(form == 1, kvHeads, d));
-  add("%v", rows(form == 1, kvHeads, dv));
+  add("%k", rows(form == 1, keyLength, kvHeads, d));
+  add("%v", rows(form == 1, keyLength, kvHeads, dv));
   if (form == 1 || random.chance(0.5))
     add("%seq", "!attn.sequences");
 }
@@ -189,8 +218,15 @@ std::string SpecWriter::maskRegion() {
   int64_t number = random.integer(1, 9);
   switch (random.integer(0, 4)) {
   case 4: // a captured run-time value (A31)
-    parameters.push_back("%limit: index");
     body = "    %t = arith.subi %i, %j : index\n    %r = arith.cmpi sle, %t, %limit : index\n";
+    if (more.chance(0.5)) {
+      std::string integer = more.chance(0.5) ? "i64" : "i32";
+      parameters.push_back("%limit: " + integer);
+      body = "    %d = arith.subi %i, %j : index\n    %t = arith.index_cast %d : index to " +
+             integer + "\n    %r = arith.cmpi sle, %t, %limit : " + integer + "\n";
+    } else {
+      parameters.push_back("%limit: index");
+    }
     break;
   case 0: // affine: bounds can be found
     body = formatv("    %n = arith.constant {0} : index\n    %t = arith.addi %j, %n : index\n"
@@ -225,10 +261,12 @@ std::string SpecWriter::scoreRegion() {
       "    %e = arith.subi %i, %j : index\n    %w = arith.index_cast %e : index to i32\n"
       "    %x = arith.sitofp %w : i32 to f32\n";
   switch (random.integer(0, 5)) {
-  case 5: // a captured run-time value
-    parameters.push_back("%factor: f32");
-    body = "    %r = arith.mulf %s, %factor : f32\n";
+  case 5: { // a captured run-time value
+    std::string factor = "%factor" + n(int64_t(parameters.size()));
+    parameters.push_back(factor + ": f32");
+    body = "    %r = arith.mulf %s, " + factor + " : f32\n";
     break;
+  }
   case 0:
     body = c + "    %m = arith.mulf %s, %c : f32\n    %r = arith.addf %m, %c : f32\n";
     break;
@@ -267,8 +305,11 @@ std::string SpecWriter::scores() {
   }
   if (random.chance(0.25))
     clauses.push_back(" alibi(" +
-                      (random.chance(0.3) ? "0.25" : newArg("tensor<" + n(heads) + "xf32>")) + ")");
+                      (random.chance(0.3) ? "0.25" : numberArg("tensor<" + n(heads) + "xf32>")) +
+                      ")");
   if (random.chance(0.25))
+    clauses.push_back(scoreRegion());
+  if (more.chance(0.05))
     clauses.push_back(scoreRegion());
   for (size_t i = clauses.size(); i > 1; --i)
     std::swap(clauses[i - 1], clauses[size_t(random.integer(0, int64_t(i) - 1))]);
@@ -278,7 +319,7 @@ std::string SpecWriter::scores() {
 std::string SpecWriter::options() {
   std::string text;
   if (random.chance(0.2))
-    text += " sink(" + newArg("tensor<" + n(heads) + "xf32>") + ")";
+    text += " sink(" + numberArg("tensor<" + n(heads) + "xf32>") + ")";
   bool invariant = random.chance(0.1);
   switch (random.integer(0, 7)) {
   case 0:
@@ -294,11 +335,14 @@ std::string SpecWriter::options() {
   default:
     break;
   }
+  std::vector<std::string> wishes;
+  if (more.chance(0.1))
+    wishes.push_back("rows = " + n(more.pick(std::array{1, 3, 8, 16, 16, 32, 48, 64})));
   if (invariant)
-    text += " schedule(batch_invariant)";
+    wishes.push_back("batch_invariant");
   else if (random.chance(0.15))
-    text += formatv(" schedule(keys = {0})", random.pick(std::array{16, 32, 64, 128})).str();
-  return text;
+    wishes.push_back("keys = " + n(random.pick(std::array{16, 32, 64, 128})));
+  return wishes.empty() ? text : text + " schedule(" + llvm::join(wishes, ", ") + ")";
 }
 
 std::string SpecWriter::merge() {
@@ -328,10 +372,13 @@ std::string SpecWriter::write() {
     clauses += " scale(" + real(0.02, 0.3) + ")";
   clauses += scores() + options();
   lse = random.chance(0.5);
-  std::string results =
-      raggedQuery ? tensor({"?", n(heads), n(dv)}) : tensor({"?", "?", n(heads), n(dv)});
+  std::string results = raggedQuery ? tensor({queryLength, n(heads), n(dv)})
+                                    : tensor({batch, queryLength, n(heads), n(dv)});
   if (lse)
-    results += std::string(", tensor<?x") + (raggedQuery ? "" : "?x") + n(heads) + "xf32>";
+    results +=
+        ", tensor<" +
+        (raggedQuery ? dims({queryLength, n(heads)}) : dims({batch, queryLength, n(heads)})) +
+        "xf32>";
   std::string args;
   if (!argNames.empty())
     args = " args(" + llvm::join(argNames, ", ") + " : " + llvm::join(argTypes, ", ") + ")";

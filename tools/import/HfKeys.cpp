@@ -17,6 +17,10 @@ constexpr std::string_view kMla = "multi-head latent attention",
                            kIndexer = "attention over keys that an indexer selects",
                            kLinear = "linear attention", kAlibi = "ALiBi";
 
+/// Types in which a key means what its row says.
+constexpr std::string_view kLlama4 = "llama4_text", kGemma4 = "gemma4_text",
+                           kGranite = "granite granitemoe granitemoeshared granitemoehybrid";
+
 /// Features first, in the order in which they name a model best.
 constexpr KnownKey kKeys[] = {
     {"kv_lora_rank", Feature, kMla},
@@ -26,6 +30,12 @@ constexpr KnownKey kKeys[] = {
     {"linear_key_head_dim", Feature, kLinear},
     {"linear_value_head_dim", Feature, kLinear},
     {"full_attention_interval", Feature, kLinear},
+    {"layer_group_size", Feature, kLinear},
+    {"linear_silu", Feature, kLinear},
+    {"lambda_std_dev", Feature, "differential attention"},
+    {"block_types", Feature, "a choice of attention for single layers"},
+    {"prefix_lm", Feature, "a prefix that is seen in both directions"},
+    {"query_scale", Feature, "a scale of the queries"},
     {"sparse_attention_config", Feature, "attention over key blocks that an indexer selects"},
     {"index_topk", Feature, kIndexer},
     {"index_n_heads", Feature, kIndexer},
@@ -80,6 +90,7 @@ constexpr KnownKey kKeys[] = {
     {"layer_types", Read, ""},
     {"hybrid_layer_pattern", Read, ""},
     {"hybrid_override_pattern", Read, ""},
+    {"layers_block_type", Read, ""},
     {"attention_chunk_size", Read, ""},
     {"query_pre_attn_scalar", Read, ""},
     {"attention_multiplier", Read, ""},
@@ -90,9 +101,9 @@ constexpr KnownKey kKeys[] = {
     {"swa_v_head_dim", Read, ""},
     {"add_swa_attention_sink_bias", Read, ""},
     {"add_full_attention_sink_bias", Read, ""},
-    {"global_head_dim", Read, ""},
-    {"num_global_key_value_heads", Read, ""},
-    {"attention_k_eq_v", Read, ""},
+    {"global_head_dim", Read, "", kGemma4},
+    {"num_global_key_value_heads", Read, "", kGemma4},
+    {"attention_k_eq_v", Read, "", kGemma4},
     {"use_bidirectional_attention", Read, ""},
     {"attn_type_list", Read, ""},
     {"full_attn_mod", Read, ""},
@@ -114,17 +125,19 @@ constexpr KnownKey kKeys[] = {
     {"qk_norm_type", Outside, "q and k are normalised before attention"},
     {"qk_layernorm", Outside, "q and k are normalised before attention"},
     {"use_qk_layernorm", Outside, "q and k are normalised before attention"},
-    {"attn_temperature_tuning", Outside, "q is scaled by its position before attention"},
-    {"attn_scale", Outside, "q is scaled by its position before attention"},
-    {"attention_value_scale", Outside, "v is scaled before it enters the cache"},
+    {"attn_temperature_tuning", Outside, "q is scaled by its position before attention", kLlama4},
+    {"attn_scale", Outside, "q is scaled by its position before attention", kLlama4},
+    {"attention_value_scale", Outside, "v is scaled before it enters the cache", "mimo_v2_flash"},
     {"attn_output_gate", Outside, "gates the result"},
     {"attention_output_gate", Outside, "gates the result"},
     {"use_head_wise_attn_gate", Outside, "gates the result"},
     {"attention_softmax_in_fp32", Outside, "the softmax is float32 anyhow"},
     {"scale_attention_softmax_in_fp32", Outside, "the softmax is float32 anyhow"},
     {"reorder_and_upcast_attn", Outside, "the softmax is float32 anyhow"},
-    {"apply_query_key_layer_scaling", Outside, "divides and multiplies by the layer's number"},
-    {"num_kv_shared_layers", Outside, "says which layer's cache is read"},
+    {"apply_query_key_layer_scaling", Outside, "divides and multiplies by the layer's number",
+     "chatglm"},
+    {"num_kv_shared_layers", Outside, "says which layer's cache is read",
+     "gemma4_text gemma3n_text"},
     {"parallel_attn", Outside, "feed-forward beside attention"},
     {"flash_attn", Outside, "choice of an implementation"},
     {"use_flash_attn", Outside, "choice of an implementation"},
@@ -136,12 +149,17 @@ constexpr KnownKey kKeys[] = {
     {"kv_cache_dtype", Outside, "the element type is an option of the import"},
     {"output_attentions", Outside, "asks for scores as a result"},
     {"pruned_heads", Outside, "a training record"},
-    {"attn_res_block_size", Outside, "residual stream"},
-    {"logit_scale", Outside, "scales the vocabulary logits"},
-    {"logits_scaling", Outside, "scales the vocabulary logits"},
+    {"attn_res_block_size", Outside, "residual stream", "kimi_linear"},
+    {"logit_scale", Outside, "scales the vocabulary logits", "cohere cohere2"},
+    {"logits_scaling", Outside, "scales the vocabulary logits", kGranite},
     {"final_logit_softcapping", Outside, "caps the vocabulary logits"},
     {"num_logits_to_keep", Outside, "vocabulary logits"},
-    {"chunk_size", Outside, "chunks of a state-space scan"},
+    {"chunk_size", Outside, "chunks of a state-space scan", "nemotron_h"},
+    {"mtp_layers_block_type", Outside, "layers of the draft head", "nemotron_h"},
+    {"mtp_hybrid_override_pattern", Outside, "layers of the draft head", "nemotron_h"},
+    {"activation_sparsity_pattern", Outside, "feed-forward", "gemma3n_text"},
+    {"keys_to_ignore_at_inference", Outside, "names of results"},
+    {"prefix", Outside, "text before a prompt"},
     {"chunk_size_feed_forward", Outside, "feed-forward"},
     {"decoder_sparse_step", Outside, "expert layers"},
 };
@@ -184,15 +202,51 @@ constexpr std::string_view kAttentionParts[] = {"attn",
                                                 "local_",
                                                 "global_",
                                                 "compress",
-                                                "hybrid_"};
+                                                "hybrid_",
+                                                "block_type",
+                                                "block_size",
+                                                "layer_group",
+                                                "pattern",
+                                                "linear_",
+                                                "lightning",
+                                                "recurrent",
+                                                "lambda",
+                                                "diff_",
+                                                "differential",
+                                                "prefix",
+                                                "query",
+                                                "cross_",
+                                                "encoder",
+                                                "memory",
+                                                "score",
+                                                "no_op"};
+
+/// Objects that describe something other than the text model's attention, by their names.
+constexpr std::string_view kOtherObjects[] = {
+    "rope", "rotary", "quant", "compression_config", "auto_map", "id2label", "label2id"};
+constexpr std::string_view kOtherTowers[] = {"vision", "visual", "vit_",  "audio",
+                                             "speech", "image",  "video", "mm_"};
 
 bool contains(std::string_view text, std::string_view part) {
   return text.find(part) != std::string_view::npos;
 }
 
-const KnownKey *lookUp(std::string_view key) {
-  auto found = std::find_if(std::begin(kKeys), std::end(kKeys),
-                            [&](const KnownKey &k) { return k.key == key; });
+bool holdsFor(const KnownKey &known, std::string_view type) {
+  if (known.types.empty())
+    return true;
+  for (std::string_view rest = known.types; !rest.empty();) {
+    size_t end = std::min(rest.find(' '), rest.size());
+    if (rest.substr(0, end) == type)
+      return true;
+    rest.remove_prefix(std::min(end + 1, rest.size()));
+  }
+  return false;
+}
+
+const KnownKey *lookUp(std::string_view key, std::string_view type) {
+  auto found = std::find_if(std::begin(kKeys), std::end(kKeys), [&](const KnownKey &known) {
+    return known.key == key && holdsFor(known, type);
+  });
   return found == std::end(kKeys) ? nullptr : found;
 }
 
@@ -210,6 +264,37 @@ bool isRefused(const KnownKey &known, const json &value) {
   return known.use == MustHold && !value.is_null() && value != true;
 }
 
+bool isAnother(std::string_view object) {
+  auto found = [&](std::string_view part) { return contains(object, part); };
+  auto starts = [&](std::string_view prefix) { return object.starts_with(prefix); };
+  return std::any_of(std::begin(kOtherObjects), std::end(kOtherObjects), found) ||
+         std::any_of(std::begin(kOtherTowers), std::end(kOtherTowers), starts);
+}
+
+/// The first key inside `value` that would change attention if it were read, "" where there is
+/// none. Nothing inside such an object is read, so a key that is read elsewhere counts too.
+std::string unreadInside(const json &value, std::string_view type) {
+  if (value.is_array()) {
+    for (size_t i = 0; i < value.size(); ++i)
+      if (std::string inner = unreadInside(value[i], type); !inner.empty())
+        return fmt::format("[{}]{}", i, inner);
+    return "";
+  }
+  if (!value.is_object())
+    return "";
+  for (const auto &[key, item] : value.items()) {
+    const KnownKey *known = lookUp(key, type);
+    if (item.is_null() || isAnother(key) || (known && known->use == Outside))
+      continue;
+    bool off = known && (known->use == Feature || known->use == MustHold);
+    if (off ? isRefused(*known, item) : known || soundsLikeAttention(key))
+      return fmt::format(".{}", key);
+    if (std::string inner = unreadInside(item, type); !inner.empty())
+      return fmt::format(".{}{}", key, inner);
+  }
+  return "";
+}
+
 } // namespace
 
 bool llmopt::importer::soundsLikeAttention(std::string_view key) {
@@ -223,12 +308,12 @@ bool llmopt::importer::soundsLikeAttention(std::string_view key) {
                      [&](std::string_view part) { return contains(key, part); });
 }
 
-Status llmopt::importer::checkFeatures(const Config &config) {
+Status llmopt::importer::checkFeatures(const Config &config, std::string_view type) {
   const KnownKey *feature = nullptr;
   const json *featureValue = nullptr;
   for (const Config::Scope &scope : config.scopes())
     for (const auto &[key, value] : scope.object->items()) {
-      const KnownKey *known = lookUp(key);
+      const KnownKey *known = lookUp(key, type);
       if (known && isRefused(*known, value) && (!feature || known < feature)) {
         feature = known;
         featureValue = &value;
@@ -240,13 +325,28 @@ Status llmopt::importer::checkFeatures(const Config &config) {
       fmt::format("{} ({} {})", feature->text, feature->key, shown(*featureValue)));
 }
 
-Status llmopt::importer::checkUnknownKeys(const Config &config) {
+Status llmopt::importer::checkUnknownKeys(const Config &config, std::string_view type) {
+  auto isScope = [&](const json &value) {
+    return std::any_of(config.scopes().begin(), config.scopes().end(),
+                       [&](const Config::Scope &scope) { return scope.object == &value; });
+  };
   for (const Config::Scope &scope : config.scopes())
-    for (const auto &[key, value] : scope.object->items())
-      if (!lookUp(key) && !value.is_null() && soundsLikeAttention(key))
+    for (const auto &[key, value] : scope.object->items()) {
+      const KnownKey *known = lookUp(key, type);
+      if (known || value.is_null() || isScope(value))
+        continue;
+      if (soundsLikeAttention(key))
         return makeStatus(kUnsupported,
                           "{}: key '{}' is not known and its name sounds like attention; "
                           "remove it if it changes nothing there",
                           config.where(key), oneLine(key));
+      if (isAnother(key))
+        continue;
+      if (std::string inner = unreadInside(value, type); !inner.empty())
+        return makeStatus(kUnsupported,
+                          "{}: key '{}{}' lies in an object that is not read and sounds like "
+                          "attention; remove it if it changes nothing there",
+                          config.where(key), oneLine(key), oneLine(inner));
+    }
   return {};
 }

@@ -25,9 +25,10 @@ public:
     LLMOPT_RETURN_IF_ERROR(readWindow());
     LLMOPT_RETURN_IF_ERROR(readChunk());
     using Source = Status (LayerPlanner::*)();
-    for (Source source : {&LayerPlanner::fromOverridePattern, &LayerPlanner::fromLayerTypes,
-                          &LayerPlanner::fromHybridPattern, &LayerPlanner::fromNoRope,
-                          &LayerPlanner::fromWindowPattern, &LayerPlanner::fromType}) {
+    for (Source source :
+         {&LayerPlanner::fromOverridePattern, &LayerPlanner::fromBlockTypes,
+          &LayerPlanner::fromLayerTypes, &LayerPlanner::fromHybridPattern,
+          &LayerPlanner::fromNoRope, &LayerPlanner::fromWindowPattern, &LayerPlanner::fromType}) {
       LLMOPT_RETURN_IF_ERROR((this->*source)());
       if (!result.layers.empty())
         break;
@@ -88,44 +89,63 @@ private:
         return config.wrong("hybrid_override_pattern", "the letters M, *, - and E are allowed");
       result.layers.push_back(letter == '*' ? local() : LayerClass::NoAttention);
     }
+    return checkBlockTypes();
+  }
+
+  /// nemotron_h again, in words.
+  Status fromBlockTypes() { return fromNames("layers_block_type"); }
+
+  /// Two forms of one pattern have to agree.
+  Status checkBlockTypes() {
+    LayerPlan letters = std::move(result);
+    result = {{}, letters.window, letters.chunk};
+    LLMOPT_RETURN_IF_ERROR(fromBlockTypes());
+    if (!result.layers.empty() && result.layers != letters.layers)
+      return config.wrong("layers_block_type", "hybrid_override_pattern says otherwise");
+    result = std::move(letters);
     return {};
   }
 
-  Status fromLayerTypes() {
-    LLMOPT_ASSIGN(list, listOf("layer_types"));
+  Status fromLayerTypes() { return fromNames("layer_types"); }
+
+  Status fromNames(std::string_view key) {
+    LLMOPT_ASSIGN(list, listOf(key));
     if (!list)
       return {};
     for (size_t i = 0; i < list->size(); ++i) {
       const json &item = (*list)[i];
       std::string name = item.is_string() ? item.get<std::string>() : shown(item);
-      LLMOPT_ASSIGN(layer, classOf(name, i));
+      LLMOPT_ASSIGN(layer, classOf(key, name, i));
       result.layers.push_back(layer);
     }
     return {};
   }
 
-  StatusOr<LayerClass> classOf(const std::string &name, size_t index) {
+  StatusOr<LayerClass> classOf(std::string_view key, const std::string &name, size_t index) {
     if (name == "full_attention" || name == "attention")
-      return LayerClass::Full;
+      return type.linearIsStateSpace ? local() : LayerClass::Full;
     if (name == "sliding_attention") {
       if (result.window || windowSwitchedOff)
         return result.window ? LayerClass::Sliding : LayerClass::Full;
-      return config.wrong("sliding_window", "layer_types names sliding_attention, which needs it");
+      return config.wrong("sliding_window",
+                          fmt::format("{} names sliding_attention, which needs it", key));
     }
     if (name == "chunked_attention") {
       if (result.chunk)
         return LayerClass::Chunked;
       return config.wrong("attention_chunk_size",
-                          "layer_types names chunked_attention, which needs it");
+                          fmt::format("{} names chunked_attention, which needs it", key));
     }
     if (name == "conv" || name == "mamba")
       return LayerClass::NoAttention;
+    if (type.linearIsStateSpace && (name == "linear_attention" || name == "moe" || name == "mlp"))
+      return LayerClass::NoAttention;
     if (name == "linear_attention")
-      return config.unsupported("linear attention (layer_types names linear_attention)");
+      return config.unsupported(fmt::format("linear attention ({} names linear_attention)", key));
     return makeStatus(kUnsupported,
-                      "{}: layer_types[{}] is '{}'; full_attention, "
+                      "{}: {}[{}] is '{}'; full_attention, "
                       "sliding_attention and chunked_attention are supported",
-                      config.where("layer_types"), index, oneLine(name));
+                      config.where(key), key, index, oneLine(name));
   }
 
   /// mimo_v2_flash: 1 slides.
@@ -174,6 +194,8 @@ private:
   Status fromType() {
     LLMOPT_ASSIGN(interval, config.integer({"no_rope_layer_interval"}));
     LLMOPT_ASSIGN(fullUntil, config.integer({"max_window_layers"}, 0));
+    if (result.window && (type.windowNeedsList || (fullUntil && !type.windowOptIn)))
+      return config.wrong("layer_types", "which layers slide is not known without it");
     if (type.windowOptIn) {
       int64_t first = fullUntil.value_or(28);
       for (int64_t i = 0; i < layers; ++i)

@@ -12,6 +12,7 @@ constexpr std::string_view kEncoder = "bidirectional encoder attention",
                            kEncoderDecoder = "encoder-decoder attention",
                            kRelative = "a relative position bias",
                            kNoAttention = "a model without attention",
+                           kOwnPattern = "layers of attention between others",
                            kImages = "image tokens see each other in both directions in "
                                      "this model; these functions are for text";
 
@@ -27,8 +28,6 @@ const ModelType kTypes[] = {
     {.name = "gpt2"},
     {.name = "gpt_neox"},
     {.name = "gptj"},
-    {.name = "granite"},
-    {.name = "granitemoe"},
     {.name = "internlm2"},
     {.name = "llama"},
     {.name = "minicpm"},
@@ -36,7 +35,6 @@ const ModelType kTypes[] = {
     {.name = "ministral3"},
     {.name = "mixtral"},
     {.name = "nemotron"},
-    {.name = "nemotron_h"},
     {.name = "olmo"},
     {.name = "olmo2"},
     {.name = "olmoe"},
@@ -46,7 +44,6 @@ const ModelType kTypes[] = {
     {.name = "phi-msft"},
     {.name = "phi3"},
     {.name = "phimoe"},
-    {.name = "smollm3"},
     {.name = "stablelm"},
     {.name = "starcoder2"},
     {.name = "step3p7"},
@@ -54,6 +51,15 @@ const ModelType kTypes[] = {
     {.name = "falcon", .multiQuery = true},
     {.name = "gpt_bigcode", .multiQuery = true},
     {.name = "gemma", .headDim = 256},
+    {.name = "nemotron_h",
+     .needs = "hybrid_override_pattern layers_block_type",
+     .linearIsStateSpace = true},
+
+    // The scale is attention_multiplier, whose default is 1.
+    {.name = "granite", .scale = 1},
+    {.name = "granitemoe", .scale = 1},
+    {.name = "granitemoeshared", .scale = 1},
+    {.name = "granitemoehybrid", .needs = "layer_types", .scale = 1},
 
     // A window only where it is asked for.
     {.name = "mimo", .windowOptIn = true},
@@ -61,11 +67,12 @@ const ModelType kTypes[] = {
     {.name = "qwen2_moe", .windowOptIn = true},
     {.name = "qwen3", .windowOptIn = true, .headDim = 128},
     {.name = "qwen3_moe", .windowOptIn = true},
+    {.name = "smollm3", .windowOptIn = true, .windowNeedsList = true},
 
     // Layers of two kinds.
     {.name = "cohere2", .fullEvery = 4, .window = 4096},
-    {.name = "exaone4", .fullEvery = 4},
-    {.name = "olmo3", .fullEvery = 4},
+    {.name = "exaone4", .fullEvery = 4, .window = 4096},
+    {.name = "olmo3", .fullEvery = 4, .window = 4096},
     {.name = "gemma2",
      .fullEvery = 2,
      .headDim = 256,
@@ -84,6 +91,7 @@ const ModelType kTypes[] = {
      .headDim = 256,
      .window = 512,
      .scale = 1},
+    {.name = "gemma3n_text", .needs = "layer_types", .headDim = 256, .window = 512, .scale = 1},
     {.name = "gpt_oss", .fullEvery = 2, .sinks = true, .headDim = 64, .window = 128},
     {.name = "llama4_text", .fullEvery = 4, .chunked = true},
     {.name = "mimo_v2_flash", .chunkIsWindow = true},
@@ -95,6 +103,16 @@ const ModelType kTypes[] = {
     {.name = "led", .refusal = "Longformer's windows with global tokens"},
     {.name = "big_bird", .refusal = "BigBird's random block-sparse attention"},
     {.name = "bigbird_pegasus", .refusal = "BigBird's random block-sparse attention"},
+    {.name = "bailing_moe_linear", .refusal = "linear attention"},
+    {.name = "bailing_moe_v2_linear", .refusal = "linear attention"},
+    {.name = "diffllama", .refusal = "differential attention"},
+    {.name = "gpt_neo", .refusal = "attention without a scale"},
+    {.name = "jamba", .refusal = kOwnPattern},
+    {.name = "bamba", .refusal = kOwnPattern},
+    {.name = "zamba", .refusal = kOwnPattern},
+    {.name = "zamba2", .refusal = kOwnPattern},
+    {.name = "recurrent_gemma", .refusal = kOwnPattern},
+    {.name = "nemotron-nas", .refusal = "attention chosen for single layers"},
     {.name = "reformer", .refusal = "attention by hashing"},
     {.name = "albert", .refusal = kEncoder},
     {.name = "bert", .refusal = kEncoder},
@@ -131,6 +149,17 @@ bool isCausalArchitecture(const Config &config) {
   return false;
 }
 
+Status checkNeeds(const Config &config, const ModelType &type) {
+  if (type.needs.empty())
+    return {};
+  std::string_view first = type.needs.substr(0, type.needs.find(' '));
+  std::string_view second = type.needs.substr(type.needs.rfind(' ') + 1);
+  if (config.find(first) || config.find(second))
+    return {};
+  return config.wrong(first, fmt::format("models of type {} need it{}", type.name,
+                                         first == second ? "" : fmt::format(" or {}", second)));
+}
+
 /// The 13B models of a family whose 7B models use rotary embedding.
 StatusOr<bool> isBaichuanWithAlibi(const Config &config) {
   LLMOPT_ASSIGN(hidden, config.integer({"hidden_size"}));
@@ -155,6 +184,7 @@ StatusOr<ModelType> llmopt::importer::modelType(const Config &config, std::strin
   }
   if (!type.refusal.empty())
     return config.unsupported(fmt::format("{} (model_type {})", type.refusal, name));
+  LLMOPT_RETURN_IF_ERROR(checkNeeds(config, type));
   LLMOPT_ASSIGN(alibi, isBaichuanWithAlibi(config));
   if (name == "baichuan" && alibi)
     return config.unsupported("ALiBi (model_type baichuan, hidden_size 5120)");

@@ -17,6 +17,8 @@ struct ModelType {
   bool lastFull = false;
   /// A window counts only with use_sliding_window true.
   bool windowOptIn = false;
+  /// Which layers slide is not said without layer_types.
+  bool windowNeedsList = false;
   /// attention_chunk_size means chunks. Elsewhere it is refused, unless
   /// `chunkIsWindow`: there the model's code never reads it.
   bool chunked = false;
@@ -25,6 +27,11 @@ struct ModelType {
   bool sinks = false;
   /// One KV head where multi_query is absent.
   bool multiQuery = false;
+  /// A key, or one of two with a blank between, that has to be there: what its absence means
+  /// differs between versions.
+  std::string_view needs = {};
+  /// "linear_attention" in a list of layers is a state-space layer.
+  bool linearIsStateSpace = false;
   /// Class defaults, 0 for none.
   int64_t headDim = 0;
   int64_t window = 0;

@@ -152,9 +152,10 @@ StatusOr<ImportResult> llmopt::importer::importHuggingFace(std::string_view text
     return invalidArgument("page size {}; 1 to 2147483647 is allowed", options.page);
   LLMOPT_ASSIGN(config, Config::create(text, filename));
   ImportResult result;
-  LLMOPT_RETURN_IF_ERROR(checkFeatures(config));
+  LLMOPT_ASSIGN(typeName, config.string("model_type"));
+  LLMOPT_RETURN_IF_ERROR(checkFeatures(config, typeName.value_or("")));
   LLMOPT_ASSIGN(type, modelType(config, result.modelType));
-  LLMOPT_RETURN_IF_ERROR(checkUnknownKeys(config));
+  LLMOPT_RETURN_IF_ERROR(checkUnknownKeys(config, result.modelType));
   LLMOPT_RETURN_IF_ERROR(checkValues(config));
   if (!type.note.empty())
     result.notes.emplace_back(type.note);

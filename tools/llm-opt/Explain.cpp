@@ -46,15 +46,16 @@ nlohmann::ordered_json describe(const bundle::Program &program) {
 }
 
 /// Names of the figures in JSON and in text. Kernels count tiles; what follows from whole
-/// tiles counts as counted.
+/// tiles counts as counted, and so do the rows of Q in the items that were run, the partials
+/// that went out and in, and the elements of O that were written.
 constexpr std::pair<const char *, const char *> kFigures[] = {
     {"tiles_visited", "tiles visited"},
     {"tiles_full", "  full: no mask"},
     {"tiles_partial", "  partial: with mask"},
     {"tiles_empty", "tiles empty: skipped"},
     {"flops", "operations, of whole tiles"},
-    {"kv_bytes_of_tiles", "K and V bytes, of whole tiles"},
-    {"kv_bytes", "K and V bytes, of rows to read"},
+    {"kv_bytes", "K and V bytes, of whole tiles"},
+    {"kv_bytes_of_rows", "  of rows that may be seen"},
     {"qo_bytes", "Q, O and partial bytes"},
 };
 
@@ -124,6 +125,23 @@ nlohmann::ordered_json row(std::optional<double> counted, double predicted,
   return figure;
 }
 
+/// Q of every item, partials and their LSE out and in, and O.
+double queryBytesOf(const bundle::Program &program, const runtime::Plan &plan,
+                    const harness::Call &call) {
+  double bytes = reference::sizeOf(call.find("q")->type), sum = 0;
+  for (const runtime::AttendPlan &attend : plan.attends)
+    for (const bundle::WorkItem &item : attend.items)
+      sum += double(item.rowCount) * program.facts.dQk * bytes;
+  sum += double(plan.partialRows) * (program.facts.dV + 1) * 2 * sizeof(float);
+  // What was never written still is the NaN of all ones.
+  std::vector<uint8_t> output = call.find("o")->elementBytes();
+  auto size = size_t(bytes);
+  for (size_t at = 0; at < output.size(); at += size)
+    if (std::any_of(&output[at], &output[at] + size, [](uint8_t byte) { return byte != 0xFF; }))
+      sum += bytes;
+  return sum;
+}
+
 /// What the run counted, what its plan let expect, and what the spec asks for at least.
 nlohmann::ordered_json figuresOf(const bundle::Program &program, const PreparedCall &ready,
                                  const RunFigures &figures) {
@@ -154,14 +172,16 @@ nlohmann::ordered_json figuresOf(const bundle::Program &program, const PreparedC
   }
   double bytes = reference::sizeOf(ready.call.find("q")->type);
   double least = std::ceil(work.pairs / largest);
-  return {{"tiles_visited", row(counted.visited(), predicted.visited(), least)},
-          {"tiles_full", row(counted.full, predicted.full)},
-          {"tiles_partial", row(counted.partial, predicted.partial)},
-          {"tiles_empty", row(counted.empty, predicted.empty)},
-          {"flops", row(countedFlops, predictedFlops, work.flops)},
-          {"kv_bytes_of_tiles", row(countedKeys * width * bytes, predictedKeys * width * bytes)},
-          {"kv_bytes", row(std::nullopt, prediction.keyBytes, work.keyBytes)},
-          {"qo_bytes", row(std::nullopt, prediction.queryBytes, work.queryBytes)}};
+  return {
+      {"tiles_visited", row(counted.visited(), predicted.visited(), least)},
+      {"tiles_full", row(counted.full, predicted.full)},
+      {"tiles_partial", row(counted.partial, predicted.partial)},
+      {"tiles_empty", row(counted.empty, predicted.empty)},
+      {"flops", row(countedFlops, predictedFlops, work.flops)},
+      {"kv_bytes", row(countedKeys * width * bytes, predictedKeys * width * bytes, work.keyBytes)},
+      {"kv_bytes_of_rows", row(std::nullopt, prediction.keyBytes, work.keyBytes)},
+      {"qo_bytes", row(queryBytesOf(program, figures.plan, ready.call), prediction.queryBytes,
+                       work.queryBytes)}};
 }
 
 /// Runs the spec once and adds what was counted beside what must be.

@@ -1,5 +1,6 @@
 // llm-opt fuzz: random valid specs, compiled and held against the oracle.
 #include "tools/harness/Cases.h"
+#include "tools/harness/FuzzTally.h"
 #include "tools/harness/SpecGenerator.h"
 #include "tools/llm-opt/Command.h"
 #include "tools/llm-opt/DumpJson.h"
@@ -11,15 +12,10 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include <map>
-
 namespace llmopt::cli {
 namespace {
 
-struct Tally {
-  int64_t passed = 0, failed = 0, cases = 0;
-  std::map<std::string, int64_t> refused; ///< reason -> specs
-};
+using Tally = harness::FuzzTally;
 
 uint64_t specSeed(uint64_t seed, int64_t n) { return seed * 1000003 + n; }
 
@@ -88,14 +84,9 @@ int fuzzCommand(int argc, char **argv) {
     fmt::print(stderr, "llm-opt fuzz: --seed {} spec {}: {}\n{}\n", seed, n, problem,
                harness::randomSpec(specSeed(seed, n)));
   }
-  int64_t refused = 0;
-  for (const auto &[reason, specs] : tally.refused)
-    refused += specs;
-  if (!tally.passed && !tally.failed) {
-    fmt::print(stderr, "llm-opt fuzz: no spec ran, all {} were refused: {}\n", refused,
-               tally.refused.begin()->first);
-    return 1;
-  }
+  std::string objection = tally.objection(count);
+  if (!objection.empty() && !tally.passed)
+    return fail("fuzz", objection);
   if (json) {
     nlohmann::json result = {{"passed", tally.passed},
                              {"failed", tally.failed},
@@ -106,8 +97,10 @@ int fuzzCommand(int argc, char **argv) {
     for (const auto &[reason, specs] : tally.refused)
       fmt::print("refused {}: {}\n", specs, reason);
     fmt::print("{} specs passed on {} cases, {} refused, {} failed\n", tally.passed, tally.cases,
-               refused, tally.failed);
+               tally.refusedSpecs(), tally.failed);
   }
+  if (!objection.empty())
+    return fail("fuzz", objection);
   return tally.failed ? 1 : 0;
 }
 

@@ -14,3 +14,15 @@ func.func @large(%x: memref<?xbf16>, %n: index) attributes {tile.kernel} {
   tile.store %p, %x[%r] : tensor<64x64xf32>, memref<?xbf16>, tensor<64x1xi64>
   return
 }
+
+// -----
+
+func.func @slices(%m: memref<?xbf16>, %n: index) attributes {tile.kernel} {
+  %r = tile.strided_rows %n, %n, %n : tensor<32x1xi64>
+  %a = tile.load %m[%r] : memref<?xbf16>, tensor<32x1xi64> -> tensor<32x16xbf16>
+  %z = arith.constant dense<0.0> : tensor<32x8xf32>
+  // expected-error @+1 {{'tile.mma' op has slices of 8 rows, and a warp holds 16; a slice must be a multiple}}
+  %p = tile.mma %a, %a, %z transpose_b slices 4 : tensor<32x16xbf16>, tensor<32x16xbf16>, tensor<32x8xf32>
+  tile.store %p, %m[%r] : tensor<32x8xf32>, memref<?xbf16>, tensor<32x1xi64>
+  return
+}

@@ -60,3 +60,59 @@ func.func @slices(%m: memref<?xf32>, %n: index) {
   tile.store %p, %m[%r] : tensor<8x4xf32>, memref<?xf32>, tensor<8x1xi64>
   return
 }
+
+// -----
+
+func.func @no_tile(%m: memref<?xf32>, %r: tensor<8x1xi64>, %t: tensor<?x8xf32>) {
+  tile.prefetch %m[%r] columns 8 : memref<?xf32>, tensor<8x1xi64>
+  // expected-error @below {{'func.call' op has a value of type 'tensor<?x8xf32>'; the CPU target lowers 2-D tiles of static shape only}}
+  func.call @other(%t) : (tensor<?x8xf32>) -> ()
+  return
+}
+func.func private @other(%t: tensor<?x8xf32>)
+
+// -----
+
+func.func @gpu_op(%t: tensor<8x8xf32>) {
+  // expected-error @below {{'tile.convert' op has no lowering to the CPU}}
+  %x = tile.convert %t : tensor<8x8xf32> -> tensor<8x8xf32>
+  return
+}
+
+// -----
+
+// expected-error @below {{'func.func' op has several blocks; a tile program is structured (scf)}}
+func.func @blocks(%m: memref<?xf32>, %r: tensor<8x1xi64>) {
+  cf.br ^bb1
+^bb1:
+  tile.prefetch %m[%r] columns 8 : memref<?xf32>, tensor<8x1xi64>
+  return
+}
+
+// -----
+
+func.func @both_orders(%m: memref<?xf32>, %n: index) {
+  %rows = tile.strided_rows %n, %n, %n : tensor<16x1xi64>
+  %t = tile.load %m[%rows] : memref<?xf32>, tensor<16x1xi64> -> tensor<16x16xf32>
+  // expected-error @below {{'tile.map' op has full results of both orders; run tile-cpu-assign-order}}
+  %x:2 = tile.map(%t : tensor<16x16xf32>) {
+  ^bb0(%a: f32, %r: i32, %c: i32):
+    tile.yield %a, %a : f32, f32
+  } -> (tensor<16x16xf32, #tile.order<columns>>, tensor<16x16xf32>)
+  tile.store %x#1, %m[%rows] : tensor<16x16xf32>, memref<?xf32>, tensor<16x1xi64>
+  return
+}
+
+// -----
+
+func.func @bits(%m: memref<?xi1>) {
+  %c0 = arith.constant 0 : index
+  %x = tile.map() {
+  ^bb0(%r: i32, %c: i32):
+    // expected-error @below {{'memref.load' op gathers elements of 'i1'; elements of a byte or more are wanted}}
+    %v = memref.load %m[%c0] : memref<?xi1>
+    %w = arith.extui %v : i1 to i32
+    tile.yield %w : i32
+  } -> tensor<4x4xi32>
+  return
+}

@@ -37,3 +37,20 @@ func.func @rank(%m: memref<4x4xf32>) attributes {tile.kernel} {
 func.func @type(%m: i8) attributes {tile.kernel} {
   return
 }
+
+// -----
+
+// expected-error @below {{'func.func' op is a kernel with results; kernels return nothing}}
+func.func @results(%m: memref<?xf32>) -> i32 attributes {tile.kernel} {
+  %c = arith.constant 0 : i32
+  return %c : i32
+}
+
+// -----
+
+// expected-error @below {{'func.func' op has several blocks; lower it before control flow}}
+func.func @blocks(%m: memref<?xf32>) attributes {tile.kernel} {
+  cf.br ^bb1
+^bb1:
+  return
+}

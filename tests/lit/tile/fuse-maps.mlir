@@ -12,7 +12,7 @@
 // CHECK:         arith.subf
 // CHECK:         math.exp2
 // CHECK:         arith.truncf
-// CHECK:       -> tensor<64x1xf32>, tensor<64x64xbf16>
+// CHECK:       -> (tensor<64x1xf32>, tensor<64x64xbf16>)
 // CHECK-NOT:   tile.map
 // CHECK-NOT:   tile.reduce
 func.func @softmax(%s: tensor<64x64xf32>, %scale: f32) -> (tensor<64x64xbf16>, tensor<64x1xf32>) {

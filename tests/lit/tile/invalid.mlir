@@ -211,3 +211,92 @@ func.func @f(%s: tensor<64x16xf32>) {
   %m = tile.fold sum %s slices 4 : tensor<64x16xf32> -> tensor<4x16xf32>
   return
 }
+
+// -----
+
+func.func @f(%a: tensor<8x16xf32>, %b: tensor<16x6xf32>, %c: tensor<8x6xf32>) {
+  // expected-error@+1 {{'tile.mma' op cuts 8 rows of c and 16 rows of b into 3 slices; both must be multiples}}
+  %m = tile.mma %a, %b, %c slices 3 : tensor<8x16xf32>, tensor<16x6xf32>, tensor<8x6xf32>
+  return
+}
+
+// -----
+
+func.func @f(%s: tensor<8x16xf32>) {
+  // expected-error@+1 {{'tile.reduce_columns' op cuts 8 rows into 3 slices; a divisor is wanted}}
+  %m = tile.reduce_columns max %s slices 3 : tensor<8x16xf32> -> tensor<48x1xf32>
+  return
+}
+
+// -----
+
+func.func @f(%s: tensor<8x16xf32>) {
+  // expected-error@+1 {{'tile.fold' op cuts 8 rows into 3 slices; a divisor is wanted}}
+  %m = tile.fold sum %s slices 3 : tensor<8x16xf32> -> tensor<8x16xf32>
+  return
+}
+
+// -----
+
+func.func @f(%s: tensor<8x16xf32>) {
+  // expected-error@+1 {{'tile.fold' op combines nothing; use max or sum}}
+  %m = tile.fold none %s slices 2 : tensor<8x16xf32> -> tensor<8x16xf32>
+  return
+}
+
+// -----
+
+func.func @f(%s: tensor<8x16xf32>) {
+  %m = tile.map(%s : tensor<8x16xf32>) {
+  ^bb0(%x: f32, %r: i32, %c: i32):
+    tile.yield %x : f32
+  // expected-error@+1 {{unknown combiner 'product'; none, max or sum is wanted}}
+  } combine [product] -> tensor<8x1xf32>
+  return
+}
+
+// -----
+
+// expected-error@+1 {{axis of extent 0; 1 or more is wanted}}
+func.func @f(%s: tensor<8x16xf32, #tile.fragment<registers [0 rows 1], lanes [], warps []>>) {
+  return
+}
+
+// -----
+
+// expected-error@+1 {{'depth' is no axis; rows, columns or copies is}}
+func.func @f(%s: tensor<8x16xf32, #tile.fragment<registers [2 depth 1], lanes [], warps []>>) {
+  return
+}
+
+// -----
+
+func.func @f(%b: memref<?xf32>, %r: tensor<8x1xi64>, %s: memref<2x8x16xf32>, %i: index) {
+  // expected-error@+1 {{'tile.copy_async' op copies into 'memref<2x8x16xf32>'; a buffer of static shape in memory space #tile.shared is wanted}}
+  %t = tile.copy_async %b[%r], %s[%i] : memref<?xf32>, tensor<8x1xi64>, memref<2x8x16xf32>
+  return
+}
+
+// -----
+
+func.func @f(%b: memref<?xf32>, %r: tensor<4x1xi64>, %s: memref<2x8x16xf32, #tile.shared<pitch = 64, span = 8>>, %i: index) {
+  // expected-error@+1 {{'tile.copy_async' op has addresses of 4 rows for a buffer of 8}}
+  %t = tile.copy_async %b[%r], %s[%i] : memref<?xf32>, tensor<4x1xi64>, memref<2x8x16xf32, #tile.shared<pitch = 64, span = 8>>
+  return
+}
+
+// -----
+
+func.func @f(%b: memref<?xf16>, %r: tensor<8x1xi64>, %s: memref<2x8x16xf32, #tile.shared<pitch = 64, span = 8>>, %i: index) {
+  // expected-error@+1 {{'tile.copy_async' op copies 'f16' into 'f32'; a copy does not convert}}
+  %t = tile.copy_async %b[%r], %s[%i] : memref<?xf16>, tensor<8x1xi64>, memref<2x8x16xf32, #tile.shared<pitch = 64, span = 8>>
+  return
+}
+
+// -----
+
+func.func @f(%s: tensor<8x16xf32>) {
+  // expected-error@+1 {{'tile.convert' op makes 'tensor<8x16xf16>' of 'tensor<8x16xf32>'; only the layout may change}}
+  %t = tile.convert %s : tensor<8x16xf32> -> tensor<8x16xf16>
+  return
+}

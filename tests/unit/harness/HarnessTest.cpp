@@ -98,6 +98,20 @@ TEST(Harness, RandomShapesPassWithARightKernel) {
   }
 }
 
+TEST(Harness, NoPaddingWhereTheTypeFixesTheTokens) {
+  Spec spec = parse(R"(
+func.func @f(%q: tensor<?x2x8xf32>, %k: tensor<48x2x8xf32>, %v: tensor<48x2x8xf32>, %s: !attn.sequences) -> tensor<?x2x8xf32> {
+  %o = attn.attention %q, %k, %v, %s : tensor<?x2x8xf32>, tensor<48x2x8xf32>, tensor<48x2x8xf32>, !attn.sequences -> tensor<?x2x8xf32>
+  return %o : tensor<?x2x8xf32>
+})");
+  Shape shape = shapeOf({1, 3}, {20, 40});
+  shape.paddedTokens = 2;
+  Call call = made(spec, shape);
+  EXPECT_EQ(call.find("q")->shape[0], 6);
+  EXPECT_EQ(call.find("k")->shape[0], 48);
+  EXPECT_EQ(call.find("v")->shape[0], 48);
+}
+
 TEST(Harness, CallsDependOnTheSeedAlone) {
   Spec spec = parse(kRaggedPaged);
   Shape shape = shapeOf({1, 3}, {20, 40});

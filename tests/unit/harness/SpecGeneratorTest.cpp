@@ -2,6 +2,8 @@
 #include "tools/harness/SpecGenerator.h"
 #include "Support.h"
 
+#include "llvm/Support/Regex.h"
+
 #include <ctime>
 
 namespace llmopt::harness {
@@ -21,26 +23,69 @@ TEST(SpecGenerator, EveryFeatureComesUp) {
   std::string all;
   for (uint64_t seed = 0; seed < 500; ++seed)
     all += randomSpec(seed);
-  for (const char *feature : {"xf32>",           "xf16>",
-                              "xbf16>",          "v_dim = ",
-                              "page = 1,",       "page = 3",
-                              "head_major",      "interleaved",
-                              "indptr",          "attn.append",
-                              "attn.merge",      "%limit",
-                              "%factor",         "causal<top_left>",
-                              "window<left = ",  "window<arg",
-                              "sink<",           "dilated<",
-                              "chunked<",        "dense<arg",
-                              "custom",          "not (",
-                              " and (",          " or (",
-                              "softcap(",        "softcap(arg",
-                              "bias(arg",        "alibi(arg",
-                              "score {",         "sink(arg",
-                              "scale(arg",       "split(none)",
-                              "split(count",     "split(length",
-                              "batch_invariant", "tensor<?x?x",
-                              "%o, %l"})
+  for (const char *feature : {"xf32>",
+                              "xf16>",
+                              "xbf16>",
+                              "v_dim = ",
+                              "page = 1,",
+                              "page = 3",
+                              "head_major",
+                              "interleaved",
+                              "indptr",
+                              "attn.append",
+                              "attn.merge",
+                              "%limit",
+                              "%factor",
+                              "causal<top_left>",
+                              "window<left = ",
+                              "window<arg",
+                              "sink<",
+                              "dilated<",
+                              "chunked<",
+                              "dense<arg",
+                              "custom",
+                              "not (",
+                              " and (",
+                              " or (",
+                              "softcap(",
+                              "softcap(arg",
+                              "bias(arg",
+                              "alibi(arg",
+                              "score {",
+                              "sink(arg",
+                              "scale(arg",
+                              "split(none)",
+                              "split(count",
+                              "split(length",
+                              "batch_invariant",
+                              "tensor<?x?x",
+                              "%o, %l",
+                              "tree<",
+                              "schedule(keys",
+                              "schedule(rows",
+                              "rows = 3",
+                              "x576x",
+                              "x320",
+                              ": i64",
+                              ": index",
+                              "xi64>",
+                              "%limit: i64",
+                              "%limit: i32"})
     EXPECT_NE(all.find(feature), std::string::npos) << feature;
+  // What no single text says: extents that are fixed, an operand of two clauses, two regions.
+  int fixed = 0, shared = 0, regions = 0;
+  llvm::Regex fixedRows("%q: tensor<([0-9]+x[0-9]+x[0-9]+x[a-z]|[?0-9]+x[0-9]+x[0-9]+x[0-9]+x|"
+                        "[0-9]+x[?]x)");
+  for (uint64_t seed = 0; seed < 500; ++seed) {
+    std::string text = randomSpec(seed);
+    fixed += fixedRows.match(text);
+    regions += llvm::StringRef(text).count("score {") == 2;
+    for (const char *arg : {"arg0", "arg1", "arg2"})
+      shared += llvm::StringRef(text).count(arg) == 2;
+  }
+  EXPECT_GT(fixed, 0);
+  EXPECT_GT(shared, 0);
+  EXPECT_GT(regions, 0);
 }
 
 TEST(SpecGenerator, SpecsRunThroughHarnessAndOracle) {

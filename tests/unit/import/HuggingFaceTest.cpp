@@ -80,6 +80,10 @@ TEST(HuggingFace, scale_forms) {
   EXPECT_DOUBLE_EQ(import(R"("query_pre_attn_scalar": 144)").kinds[0].scale, 1.0 / 12);
   EXPECT_DOUBLE_EQ(import(R"("attention_multiplier": 0.0078125)").kinds[0].scale, 0.0078125);
   EXPECT_DOUBLE_EQ(import("", "gemma4_text").kinds[0].scale, 1);
+  for (const char *type : {"granite", "granitemoe", "granitemoeshared"}) {
+    EXPECT_DOUBLE_EQ(import("", type).kinds[0].scale, 1) << type;
+    EXPECT_DOUBLE_EQ(import(R"("attention_multiplier": 0.5)", type).kinds[0].scale, 0.5) << type;
+  }
   EXPECT_DOUBLE_EQ(import(R"("scale_emb": 12, "scale_depth": 1.4)", "minicpm").kinds[0].scale,
                    0.25);
 }
@@ -90,6 +94,52 @@ TEST(HuggingFace, window_is_off_where_it_is_null_or_switched_off) {
   EXPECT_EQ(import("", "mistral").kinds[0].window, 4096);
   EXPECT_FALSE(import(R"("sliding_window": 64, "use_sliding_window": false)").kinds[0].window);
   EXPECT_FALSE(import(R"("sliding_window": 64)", "qwen2").kinds[0].window);
+}
+
+TEST(HuggingFace, windows_that_only_the_class_names) {
+  for (const char *type : {"exaone4", "olmo3"}) {
+    EXPECT_EQ(kinds(import("", type)), (Names{"sliding 0,1,2", "full 3"})) << type;
+    EXPECT_EQ(import("", type).kinds[0].window, 4096) << type;
+    EXPECT_EQ(kinds(import(R"("sliding_window": null)", type)), (Names{"full 0,1,2,3"})) << type;
+  }
+}
+
+TEST(HuggingFace, what_is_not_said_for_certain_is_refused) {
+  EXPECT_EQ(failure(config("", "nemotron_h")),
+            "config.json: hybrid_override_pattern is missing; models of type nemotron_h need it or "
+            "layers_block_type");
+  EXPECT_EQ(failure(config("", "granitemoehybrid")),
+            "config.json: layer_types is missing; models of type granitemoehybrid need it");
+  for (const char *type : {"llama", "smollm3"})
+    EXPECT_EQ(failure(config(R"("use_sliding_window": true, "sliding_window": 64,)"
+                             R"( "max_window_layers": 2)",
+                             type)),
+              "config.json: layer_types is missing; which layers slide is not known without it");
+  EXPECT_FALSE(import(R"("sliding_window": 64)", "smollm3").kinds[0].window);
+}
+
+TEST(HuggingFace, block_types_of_nemotron_h) {
+  EXPECT_EQ(kinds(import(R"("layers_block_type": ["mamba", "attention", "moe", "attention"])",
+                         "nemotron_h")),
+            (Names{"full 1,3"}));
+  EXPECT_EQ(
+      kinds(import(R"("layers_block_type": ["linear_attention", "full_attention", "mlp", "moe"],)"
+                   R"( "hybrid_override_pattern": "M*-E")",
+                   "nemotron_h")),
+      (Names{"full 1"}));
+  EXPECT_EQ(failure(config("\n\"layers_block_type\": [\"mamba\", \"attention\", \"mamba\", "
+                           "\"mamba\"], \"hybrid_override_pattern\": \"MM*M\"",
+                           "nemotron_h")),
+            "config.json:2:1: layers_block_type is a list of 4; hybrid_override_pattern says "
+            "otherwise");
+  EXPECT_EQ(failure(config("\n\"layers_block_type\": [\"mamba\", \"hybrid\", \"mamba\", "
+                           "\"mamba\"]")),
+            "config.json:2:1: layers_block_type[1] is 'hybrid'; full_attention, sliding_attention "
+            "and chunked_attention are supported");
+  EXPECT_EQ(failure(config(R"("layers_block_type": ["linear_attention", "attention",)"
+                           R"( "attention", "attention"])")),
+            "config.json: linear attention (layers_block_type names linear_attention) is not "
+            "supported yet");
 }
 
 TEST(HuggingFace, window_beyond_the_position_limit_stays) {
