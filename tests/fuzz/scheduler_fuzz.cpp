@@ -40,7 +40,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   load.samples = data[1] & 8;
   load.events = data[1] & 16;
   load.secondLevel = load.cache && (data[1] & 32);
-  load.seed = data[1] / 64;
+  for (size_t i = 0; i < size; ++i) // of what the bytes do not decide
+    load.seed = load.seed * 1099511628211u + data[i];
   load.requests = 12;
   load.bytes = {data + kHead, size - kHead};
   RandomLoad(load).play([] { return false; });

@@ -21,27 +21,24 @@ struct Load {
   bool secondLevel = false;
   uint32_t requests = UINT32_MAX; ///< as many as there are names, at most
   uint64_t seed = 0;
-  std::span<const uint8_t> bytes; ///< of a fuzzer: choices come from them, not from the seed
+  std::span<const uint8_t> bytes; ///< of a fuzzer: the first choices
 };
 
-/// Choices from a seed, or from the bytes of a fuzzer; zeros when those run out.
+/// Choices from the bytes of a fuzzer, as long as there are any, then from a seed.
 class Choices {
 public:
-  explicit Choices(const Load &load)
-      : random(load.seed), bytes(load.bytes), fuzzed(!bytes.empty()) {}
+  explicit Choices(const Load &load) : random(load.seed), bytes(load.bytes) {}
   uint64_t operator()() {
-    if (!fuzzed)
+    if (bytes.empty())
       return random();
-    uint64_t value = 0;
-    for (size_t i = 0; i < 2 && !bytes.empty(); ++i, bytes = bytes.subspan(1))
-      value = value << 8 | bytes[0];
+    uint64_t value = bytes[0];
+    bytes = bytes.subspan(1);
     return value;
   }
 
 private:
   std::mt19937_64 random;
   std::span<const uint8_t> bytes;
-  bool fuzzed;
 };
 
 /// Plays one load. What is wrong is a failure of the running test.
