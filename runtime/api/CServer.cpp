@@ -2,6 +2,8 @@
 #include "runtime/api/CObjects.h"
 #include "runtime/api/Server.h"
 
+#include <algorithm>
+
 using namespace llmopt::runtime;
 using namespace llmopt::runtime::capi;
 
@@ -44,12 +46,16 @@ private:
     return {sizeof(llmopt_layer_arrays), arrays.query, arrays.key, arrays.value, arrays.output};
   }
   void describe(const ModelBatch &batch) {
-    current = {sizeof(current),  batch.ids.data(),    batch.positions.data(),
-               batch.ids.size(), batch.logits.data(), batch.logits.size()};
+    adapters.resize(batch.ids.size());
+    for (const ModelRow &row : batch.rows)
+      std::fill_n(adapters.begin() + row.firstToken, row.tokenCount, row.row->adapter);
+    current = {sizeof(current),     batch.ids.data(),    batch.positions.data(), batch.ids.size(),
+               batch.logits.data(), batch.logits.size(), adapters.data()};
   }
 
   llmopt_model calls;
   llmopt_batch current = {};
+  std::vector<uint32_t> adapters; ///< of each token
 };
 
 template <typename T> void set(T &field, T value) {
@@ -92,8 +98,39 @@ Status takeGroups(const llmopt_server_options &from, ServerOptions &options) {
   return {};
 }
 
+static_assert(int(PolicyKind::Fcfs) == LLMOPT_FCFS &&
+              int(PolicyKind::Priority) == LLMOPT_PRIORITY &&
+              int(PolicyKind::LongestPrefix) == LLMOPT_LONGEST_PREFIX &&
+              int(PolicyKind::ShortestRemaining) == LLMOPT_SHORTEST_REMAINING);
+static_assert(kPrefills == 1 << LLMOPT_PREFILL && kDecodes == 1 << LLMOPT_DECODE &&
+              kVerifies == 1 << LLMOPT_VERIFY);
+
+Status takeCaptures(const llmopt_server_options &from, ServerOptions &options) {
+  for (size_t i = 0; i < from.captures_n; ++i) {
+    llmopt_capture given;
+    LLMOPT_RETURN_IF_ERROR(takeAt(from.captures, i, "a capture", given));
+    if (!given.phases || given.phases > kAllPhases)
+      return invalidArgument("a capture of phases {:#x}; bits 1 << llmopt_phase, {:#x} for all, "
+                             "are allowed",
+                             given.phases, kAllPhases);
+    options.captures.push_back({given.max_rows, given.max_query_tokens, uint8_t(given.phases), {}});
+  }
+  return {};
+}
+
 Status takeOptions(const llmopt_server_options &from, ServerOptions &options) {
   LLMOPT_RETURN_IF_ERROR(takeGroups(from, options));
+  LLMOPT_RETURN_IF_ERROR(takeCaptures(from, options));
+  if (int(from.policy) < LLMOPT_FCFS || int(from.policy) > LLMOPT_SHORTEST_REMAINING)
+    return invalidArgument("policy {}; llmopt_policy has {} to {}", int(from.policy),
+                           int(LLMOPT_FCFS), int(LLMOPT_SHORTEST_REMAINING));
+  options.scheduler.policy = PolicyKind(from.policy);
+  options.scheduler.chunkTokens = from.chunk_tokens;
+  options.scheduler.maxAdapters = from.max_adapters;
+  options.cacheEvents = from.cache_events;
+  options.secondLevel = !from.no_second_level;
+  if (from.no_cascade)
+    options.plan.cascadeLevels = 0;
   set(options.pages, from.pages);
   set(options.hostPages, from.host_pages);
   set(options.scheduler.tokenBudget, from.token_budget);
@@ -129,6 +166,27 @@ struct llmopt_server {
   std::unique_ptr<Server> server; ///< ends before the model
   std::string metrics;
 };
+
+namespace {
+
+template <typename Print> const char *textOf(llmopt_server *server, Print print) {
+  if (!server)
+    return "";
+  llmopt_status *failed = guarded([&]() -> Status {
+    server->metrics = print(server->server->metrics());
+    return {};
+  });
+  if (!failed)
+    return server->metrics.c_str();
+  llmopt_status_free(failed);
+  return "";
+}
+
+static_assert(int(kv::CacheEvent::Kind::Stored) + LLMOPT_CACHE_STORED == LLMOPT_CACHE_STORED &&
+              int(kv::CacheEvent::Kind::Removed) + LLMOPT_CACHE_STORED == LLMOPT_CACHE_REMOVED &&
+              int(kv::CacheEvent::Kind::Cleared) + LLMOPT_CACHE_STORED == LLMOPT_CACHE_CLEARED);
+
+} // namespace
 
 extern "C" {
 
@@ -177,6 +235,14 @@ llmopt_status *llmopt_server_submit(llmopt_server *server, const llmopt_request 
     params.samplingSeed = given.seed;
     params.greedy = given.greedy != 0;
     params.stopTokens = {given.stop_tokens, given.stop_tokens_n};
+    if (int64_t now = server->server->now(); given.deadline_ns)
+      params.deadlineNs =
+          now + int64_t(std::min<uint64_t>(given.deadline_ns, uint64_t(kNoDeadline - 1 - now)));
+    params.adapter = given.adapter;
+    if (given.adapter)
+      params.key.adapter = std::to_string(given.adapter);
+    params.key.adapterVersion = given.adapter_version;
+    params.key.salt = given.salt ? given.salt : "";
     StatusOr<uint64_t> submitted =
         server->server->submit(params, given.samples ? given.samples : 1);
     if (!submitted)
@@ -229,16 +295,50 @@ llmopt_status *llmopt_server_next(llmopt_server *server, llmopt_event *event) {
 }
 
 const char *llmopt_server_metrics(llmopt_server *server) {
-  if (!server)
-    return "";
-  llmopt_status *failed = guarded([&]() -> Status {
-    server->metrics = prometheusText(server->server->metrics());
+  return textOf(server, [](const ServingMetrics &metrics) { return prometheusText(metrics); });
+}
+
+const char *llmopt_server_metrics_json(llmopt_server *server) {
+  return textOf(server, [](const ServingMetrics &metrics) { return jsonText(metrics); });
+}
+
+llmopt_status *llmopt_server_reset_cache(llmopt_server *server) {
+  return guarded([&]() -> Status {
+    LLMOPT_RETURN_IF_ERROR(notNull(server, "the server"));
+    server->server->resetCache();
     return {};
   });
-  if (!failed)
-    return server->metrics.c_str();
-  llmopt_status_free(failed);
-  return "";
+}
+
+llmopt_status *llmopt_server_next_cache_event(llmopt_server *server, llmopt_cache_event *event) {
+  return guarded([&]() -> Status {
+    LLMOPT_RETURN_IF_ERROR(notNull(server, "the server"));
+    llmopt_cache_event known;
+    LLMOPT_RETURN_IF_ERROR(take(event, "the event", known));
+    size_t size = known.struct_size;
+    known = {};
+    known.struct_size = size;
+    known.lost = server->server->lostCacheEvents();
+    kv::CacheEvent next;
+    if (server->server->nextCacheEvent(next)) {
+      known.kind = llmopt_cache_event_kind(LLMOPT_CACHE_STORED + int(next.kind));
+      known.block = next.block;
+      known.parent = next.parent;
+    }
+    std::memcpy(static_cast<void *>(event), &known, size);
+    return {};
+  });
+}
+
+llmopt_status *llmopt_server_cached_blocks(
+    llmopt_server *server, void (*visit)(void *user, uint64_t block, uint64_t parent), void *user) {
+  return guarded([&]() -> Status {
+    LLMOPT_RETURN_IF_ERROR(notNull(server, "the server"));
+    LLMOPT_RETURN_IF_ERROR(notNull(reinterpret_cast<const void *>(visit), "the visitor"));
+    server->server->forEachCachedBlock(
+        [&](uint64_t block, uint64_t parent) { visit(user, block, parent); });
+    return {};
+  });
 }
 
 } // extern "C"

@@ -22,6 +22,7 @@ ExecutorOptions executorOptions(ServerOptions &options) {
   memory.maxStepsInFlight = scheduler.stepsInFlight;
   memory.cache.enabled = options.prefixCache;
   memory.cache.seed = options.cacheSeed;
+  memory.cache.events = options.cacheEvents;
   memory.costs = options.costs;
   made.groups = options.groups;
   made.rules = options.rules;
@@ -30,6 +31,8 @@ ExecutorOptions executorOptions(ServerOptions &options) {
   made.stepsInFlight = scheduler.stepsInFlight;
   made.deviceDrafts = uint32_t(scheduler.deviceDrafts.size());
   made.draftTrees = scheduler.draftTrees();
+  made.plan = options.plan;
+  made.captures = options.captures;
   return made;
 }
 
@@ -45,6 +48,8 @@ StatusOr<std::unique_ptr<Server>> Server::create(std::shared_ptr<Device> device,
   made.memory.hostBytes =
       options.hostPages ? kv::ManagerOptions::bytesForPages(made.memory.groups, options.hostPages)
                         : 0;
+  if (options.secondLevel)
+    made.memory.demoteBelow = made.memory.demoteBelowFor(options.scheduler.tokenBudget);
   StatusOr<std::unique_ptr<ModelExecutor>> executor =
       ModelExecutor::create(std::move(device), made, source, model);
   if (!executor)
@@ -67,6 +72,12 @@ StatusOr<std::unique_ptr<Server>> Server::create(std::shared_ptr<Device> device,
 }
 
 Server::~Server() = default;
+
+ServingMetrics Server::metrics() const {
+  ServingMetrics all = scheduler->allMetrics();
+  executor->addMetrics(all);
+  return all;
+}
 
 StatusOr<uint64_t> Server::submit(const RequestParams &params) { return submit(params, 1); }
 

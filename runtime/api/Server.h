@@ -28,7 +28,12 @@ struct ServerOptions {
   uint64_t pages = 1024;  ///< of the first group that keeps all, on the device
   uint64_t hostPages = 0; ///< for preempted requests; 0: they are computed again
   bool prefixCache = true;
-  uint64_t cacheSeed = 0; ///< another one each start
+  bool secondLevel = true;  ///< host pages also keep cached ones, where a copy is cheaper
+  uint64_t cacheSeed = 0;   ///< another one each start
+  uint32_t cacheEvents = 0; ///< that are kept until `nextCacheEvent` takes them; 0: none is made
+  std::vector<CaptureBucket> captures; ///< steps that are replayed instead of launched
+  /// As the executor's; `cascadeLevels` 0: no two requests share items.
+  PlanOptions plan = ExecutorOptions().plan;
   SchedulerOptions scheduler;
   kv::CostModel costs;
   EngineOptions engine;
@@ -64,10 +69,25 @@ public:
   /// The oldest event that was not taken.
   bool next(ServerEvent &event);
 
-  const ServingMetrics &metrics() const { return scheduler->metrics(); }
+  /// The weights have changed: nothing that was computed before is hit any more (Scheduler).
+  void resetCache() { scheduler->resetCache(); }
+  /// The oldest event of the prefix cache that was not taken, for a router in front.
+  bool nextCacheEvent(kv::CacheEvent &event) { return scheduler->nextCacheEvent(event); }
+  /// Events that were lost since the last call because nobody took them; a router then asks for
+  /// all blocks.
+  uint64_t lostCacheEvents() { return scheduler->lostCacheEvents(); }
+  /// visit(block, parent) for each block that can be hit.
+  template <typename Visit> void forEachCachedBlock(Visit visit) const {
+    blocks->cache().forEachBlock(visit);
+  }
+
+  /// Of scheduler, block manager and executor. The executor's as of the last step that has run.
+  ServingMetrics metrics() const;
   kv::Counters pageCounters() const { return blocks->counters(); }
   /// Walks all states and says the first broken invariant. O(requests and pages).
   Status check() const { return scheduler->check(); }
+  /// Of the clock that deadlines are measured by.
+  int64_t now() { return clock.now(); }
 
 private:
   Server() = default;

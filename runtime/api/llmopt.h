@@ -127,6 +127,7 @@ typedef struct llmopt_batch {
   size_t tokens_n;
   const uint32_t *logits; /* indices of the tokens whose logits are wanted */
   size_t logits_n;
+  const uint32_t *adapters; /* of each token: its request's */
 } llmopt_batch;
 
 /* Arrays of a layer in device memory, (tokens, heads, dimension), contiguous. */
@@ -165,6 +166,23 @@ typedef struct llmopt_model {
 typedef llmopt_status *(*llmopt_kernel_source)(void *user, const char *name, const void **bundle,
                                                size_t *bytes);
 
+/* Who of the waiting is admitted next; ties by arrival. A request that has waited long stands above
+ * all, whatever the policy. */
+typedef enum llmopt_policy {
+  LLMOPT_FCFS = 0,
+  LLMOPT_PRIORITY = 1,          /* the lowest llmopt_request.priority */
+  LLMOPT_LONGEST_PREFIX = 2,    /* the most tokens in the prefix cache */
+  LLMOPT_SHORTEST_REMAINING = 3 /* the fewest tokens left to compute and to give */
+} llmopt_policy;
+
+/* Steps of at most so many rows with at most so many query tokens each, of the phases alone, are
+ * replayed from captured work; where several fit, the smallest. */
+typedef struct llmopt_capture {
+  size_t struct_size;
+  uint32_t max_rows, max_query_tokens;
+  uint32_t phases; /* bit 1 << llmopt_phase of each */
+} llmopt_capture;
+
 /* 0 in a field stands for the default in parentheses. */
 typedef struct llmopt_server_options {
   size_t struct_size;
@@ -173,7 +191,8 @@ typedef struct llmopt_server_options {
   const llmopt_kernel_rule *rules;
   size_t rules_n;
   uint64_t pages;           /* on the device (1024) */
-  uint64_t host_pages;      /* for preempted requests (none: they are computed again) */
+  uint64_t host_pages;      /* for preempted requests (none: they are computed again), and for
+                             * cached pages where a copy costs less than computing */
   uint32_t token_budget;    /* query tokens a step (2048) */
   uint32_t max_running;     /* requests (256) */
   uint32_t max_waiting;     /* requests; more are refused (4096) */
@@ -181,6 +200,14 @@ typedef struct llmopt_server_options {
   uint32_t steps_in_flight; /* (1) */
   int32_t no_prefix_cache;
   uint64_t cache_seed;
+  llmopt_policy policy;
+  uint32_t chunk_tokens; /* of one prompt in one step at most (token_budget) */
+  uint32_t max_adapters; /* distinct ones among the running (no limit) */
+  uint32_t cache_events; /* kept for llmopt_server_next_cache_event (none is made) */
+  const llmopt_capture *captures;
+  size_t captures_n;
+  int32_t no_cascade;      /* requests whose tables begin alike share no work items */
+  int32_t no_second_level; /* host_pages hold preempted requests only */
 } llmopt_server_options;
 
 typedef struct llmopt_server llmopt_server;
@@ -195,7 +222,8 @@ typedef struct llmopt_request {
   const uint32_t *prompt; /* copied; tokens below 2^31 */
   size_t prompt_n;
   uint32_t max_new_tokens;
-  uint32_t priority; /* 0 (highest) to 7 */
+  uint32_t priority; /* 0 (highest) to 7. The highest number is preempted first; it orders the
+                      * queue with LLMOPT_PRIORITY only */
   uint64_t seed;
   int32_t greedy;
   const uint32_t *stop_tokens; /* at most 8 */
@@ -203,6 +231,14 @@ typedef struct llmopt_request {
   /* Answers to this prompt, which is computed once (0: one). Their ids are `id`, `id` + 1, ...,
    * their seeds `seed`, `seed` + 1, ...; each ends by itself. */
   uint32_t samples;
+  uint32_t reserved;    /* padding of earlier versions: not read */
+  uint64_t deadline_ns; /* from now on; what is not finished then ends as "deadline" (0: none) */
+  /* Whatever besides the tokens changes the content of pages: requests share pages only where all
+   * of these are equal. */
+  uint32_t adapter; /* 0: none */
+  uint32_t reserved2;
+  uint64_t adapter_version;
+  const char *salt; /* tenants that must not see each other's timing; NULL: "" */
 } llmopt_request;
 
 /* InvalidArgument for an empty or too long prompt, ResourceExhausted where the queue is full or
@@ -233,6 +269,40 @@ typedef struct llmopt_event {
 llmopt_status *llmopt_server_next(llmopt_server *server, llmopt_event *event);
 /* Prometheus text; valid until the next call with the server. */
 const char *llmopt_server_metrics(llmopt_server *server);
+/* The same as a JSON object; valid until the next call with the server. */
+const char *llmopt_server_metrics_json(llmopt_server *server);
+
+/* The weights have changed: nothing that was computed before is hit any more. Requests that run go
+ * on with the pages that they have. */
+llmopt_status *llmopt_server_reset_cache(llmopt_server *server);
+
+/* For a router in front: which blocks of prompts this server's prefix cache holds. Hashes are
+ * equal on servers with the same cache_seed. */
+typedef enum llmopt_cache_event_kind {
+  LLMOPT_CACHE_NONE = 0,    /* all events were taken */
+  LLMOPT_CACHE_STORED = 1,  /* `block` behind `parent` can be hit */
+  LLMOPT_CACHE_REMOVED = 2, /* `block` cannot be hit any more */
+  LLMOPT_CACHE_CLEARED = 3  /* none can */
+} llmopt_cache_event_kind;
+
+typedef struct llmopt_cache_event {
+  size_t struct_size;
+  llmopt_cache_event_kind kind;
+  uint64_t block, parent;
+  uint64_t lost; /* events since the last call that nobody took in time: ask for all blocks */
+} llmopt_cache_event;
+
+/* The oldest event that was not taken. */
+llmopt_status *llmopt_server_next_cache_event(llmopt_server *server, llmopt_cache_event *event);
+/* Calls `visit` for each block that can be hit; it must not call the server. */
+llmopt_status *
+llmopt_server_cached_blocks(llmopt_server *server,
+                            void (*visit)(void *user, uint64_t block, uint64_t parent), void *user);
+
+/* What the C++ API has and this one has not: token filters, drafts (of the host and of the device),
+ * prompt log-probabilities, media in the key, KV from other machines, latent and chunked layer
+ * groups, the step timeline, and the choice of what becomes of requests when the device is lost
+ * (they begin anew). */
 
 #ifdef __cplusplus
 }

@@ -137,6 +137,9 @@ Status SimExecutor::submit(std::span<const uint8_t> stepInput, int64_t nowNs) {
   cost.begin(work);
   LLMOPT_RETURN_IF_ERROR(run(*input, slot, work));
   slot.result.startedNs = std::max(nowNs, deviceFree);
+  if (options.copyEnd)
+    for (uint64_t event : input->waits())
+      slot.result.startedNs = std::max(slot.result.startedNs, options.copyEnd(event));
   int64_t duration = int64_t(cost.seconds(work) * 1e9);
   slot.result.finishedNs = deviceFree = slot.result.startedNs + duration;
   busy += duration;

@@ -6,6 +6,8 @@
 #include "runtime/engine/StepCost.h"
 #include "runtime/scheduler/StepWriter.h"
 
+#include <functional>
+
 namespace llmopt::runtime {
 
 /// What the model would say.
@@ -21,6 +23,8 @@ struct SimOptions {
   uint32_t groups = 1, tableSlots = 256;
   uint32_t maxRows = 256, maxDraft = 0;
   double acceptance = 0; ///< probability that a draft is accepted, each for itself
+  /// When a copy from host memory, for which a step may wait, has ended. Empty: at once.
+  std::function<int64_t(kv::EventId)> copyEnd;
 };
 
 class SimExecutor : public Executor {

@@ -101,6 +101,7 @@ Status ModelExecutor::open() {
   for (uint32_t g = 0; g < options.groups.size(); ++g)
     LLMOPT_RETURN_IF_ERROR(bindGroup(g));
   LLMOPT_RETURN_IF_ERROR(captureBuckets());
+  count();
   return stream->synchronize();
 }
 

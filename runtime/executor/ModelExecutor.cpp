@@ -135,6 +135,25 @@ void ModelExecutor::loop() {
   }
 }
 
+/// Under the mutex, by the thread that runs the steps.
+void ModelExecutor::count() {
+  captured = captures.counters();
+  cascades = {};
+  for (const GroupCalls &group : calls)
+    for (const LayerCall &call : group.attend)
+      for (size_t i = 0; i < kCascadeAnswers; ++i)
+        cascades[i] += call.counters()->cascades[i];
+}
+
+void ModelExecutor::addMetrics(ServingMetrics &metrics) const {
+  std::lock_guard lock(mutex);
+  metrics.eagerSteps = captured.eager;
+  metrics.replayedSteps = captured.replayed;
+  metrics.cascades.clear();
+  for (size_t i = 0; i < kCascadeAnswers; ++i)
+    metrics.cascades.push_back({std::string(toString(CascadeAnswer(i))), cascades[i]});
+}
+
 void ModelExecutor::execute(Work &work) {
   Status status;
   if (work.step.empty()) {
@@ -153,8 +172,10 @@ void ModelExecutor::execute(Work &work) {
     loss = status;
   if (!loss.ok())
     return;
-  if (work.step.empty())
+  if (work.step.empty()) {
     copied = work.event;
-  else
+  } else {
     ++done;
+    count();
+  }
 }

@@ -25,7 +25,9 @@
 #include "runtime/executor/LayerCall.h"
 #include "runtime/executor/LayerKernels.h"
 #include "runtime/executor/StepRows.h"
+#include "runtime/metrics/Metrics.h"
 
+#include <array>
 #include <condition_variable>
 #include <deque>
 #include <memory>
@@ -73,6 +75,8 @@ public:
   const CaptureCounters &captureCounters() const { return captures.counters(); }
   /// What the planners of a group decided, kernel after kernel. Only between steps.
   std::vector<PlanCounters> planCounters(uint32_t group) const;
+  /// Both, as of the last step that has run, into the metrics. At any time.
+  void addMetrics(ServingMetrics &metrics) const;
 
 private:
   class Mover;
@@ -113,6 +117,7 @@ private:
   Status planGroup(const ModelBatch &batch, uint32_t group, uint32_t bucket);
   Status attend(uint32_t bucket, uint32_t group, uint32_t index);
   void loop();
+  void count();
   void execute(Work &work);
   kv::EventId enqueueCopy(std::span<const kv::PageMove> moves, bool out);
   void drain(std::unique_lock<std::mutex> &lock);
@@ -132,12 +137,14 @@ private:
   std::unique_ptr<Mover> pageMover;
 
   // Shared with the thread, under the mutex.
-  std::mutex mutex;
+  mutable std::mutex mutex;
   std::condition_variable wake, finished;
   std::deque<Work> queue;
   bool working = false, stopping = false;
   Status loss;       ///< the device is lost
   uint64_t done = 0; ///< steps that have run
+  CaptureCounters captured;
+  std::array<uint64_t, kCascadeAnswers> cascades = {}; ///< plans of all groups and kernels
   kv::EventId events = 0, copied = 0;
 
   std::vector<StepRecord> ring; ///< of D + 1

@@ -83,7 +83,8 @@ struct ManagerOptions {
   uint32_t maxDraft = 0;
   CacheOptions cache;
   CostModel costs;
-  /// Free pages (of the first group) below which `demote` copies to the host.
+  /// Free pages (of the first group that keeps all) below which `demote` copies to the host; 0:
+  /// there is no second level.
   uint32_t demoteBelow = 0;
   uint32_t maxTransfers = 64;
   /// Fill `StepTables::freed`.
@@ -92,6 +93,11 @@ struct ManagerOptions {
   /// The budget that `--pages n` means: n pages of the first group that keeps all
   /// (else of the first group).
   static uint64_t bytesForPages(const std::vector<GroupSpec> &groups, uint64_t pages);
+  /// The first group that keeps all, else 0.
+  uint32_t leadGroup() const;
+  /// A `demoteBelow` that keeps the pages of two steps of `stepTokens` free, at most an eighth of
+  /// the budget; 0 where there is no host memory or no cache.
+  uint32_t demoteBelowFor(uint32_t stepTokens) const;
 };
 
 struct Counters {

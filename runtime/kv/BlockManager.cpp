@@ -48,6 +48,21 @@ uint64_t ManagerOptions::bytesForPages(const std::vector<GroupSpec> &groups, uin
   return groups.empty() ? 0 : pages * groups[0].pageBytes();
 }
 
+uint32_t ManagerOptions::leadGroup() const {
+  for (uint32_t g = 0; g < groups.size(); ++g)
+    if (groups[g].keepsAll())
+      return g;
+  return 0;
+}
+
+uint32_t ManagerOptions::demoteBelowFor(uint32_t stepTokens) const {
+  if (!hostBytes || !cache.enabled || groups.empty())
+    return 0;
+  const GroupSpec &lead = groups[leadGroup()];
+  uint64_t wanted = 2 * lead.pagesFor(stepTokens), most = budgetBytes / lead.pageBytes() / 8;
+  return static_cast<uint32_t>(std::max<uint64_t>(1, std::min(wanted, most)));
+}
+
 StatusOr<std::unique_ptr<BlockManager>> BlockManager::create(const ManagerOptions &options,
                                                              PageMover *mover) {
   LLMOPT_RETURN_IF_ERROR(checkOptions(options));

@@ -222,8 +222,8 @@ public:
   /// Looks for copies that have ended. `completeStep` does it too.
   void poll();
   /// Starts copies to host memory of pages near the end of the eviction order, while
-  /// fewer than `options.demoteBelow` pages are free and the cost model favours a
-  /// copy. At most `most` pages.
+  /// fewer than `options.demoteBelow` pages are free, or will be when the copies under way have
+  /// ended, and the cost model favours a copy. At most `most` pages.
   uint32_t demote(uint32_t most);
   /// Forgets the prefix cache (the weights changed). Sequences that run stay, and
   /// insert nothing any more.

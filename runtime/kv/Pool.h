@@ -162,6 +162,12 @@ public:
   uint32_t freeSlabs() const { return unassigned; }
   /// Slabs of a group; 0 with equal pages.
   uint32_t slabsOf(uint32_t group) const { return slabCount[group]; }
+  /// Pages of the group that could be taken now without an eviction.
+  uint32_t freePages(uint32_t group) const {
+    return shape.equalPages
+               ? count(PageState::Free)
+               : count(group, PageState::Free) + unassigned * shape.pagesPerSlab[group];
+  }
   /// Pages that the group could take now if no other wanted any.
   uint32_t available(uint32_t group) const;
 

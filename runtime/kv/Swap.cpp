@@ -246,8 +246,15 @@ void BlockManager::loadPages(uint32_t slot) {
 }
 
 uint32_t BlockManager::demote(uint32_t most) {
-  if (!hostPages || pages->count(PageState::Free) >= config.demoteBelow)
+  if (!hostPages)
     return 0;
+  // What is being copied is free soon: without it as much would be copied again in each step that
+  // the link needs.
+  uint32_t lead = config.leadGroup();
+  uint32_t have = pages->freePages(lead) + pages->count(lead, PageState::Swapping);
+  if (have >= config.demoteBelow)
+    return 0;
+  most = std::min(most, config.demoteBelow - have);
   std::vector<Frame> chosen;
   for (bool hit : {false, true})
     for (uint32_t g = 0; g < groups(); ++g) {

@@ -74,8 +74,10 @@ constexpr NumberRow numbers[] = {
     {"num_requests_waiting", "gauge", "Requests in the queue", &ServingMetrics::waiting},
     {"num_requests_swapped", "gauge", "Requests whose pages are in host memory",
      &ServingMetrics::swapped},
-    {"kv_cache_pages", "gauge", "Pages of the first layer group", &ServingMetrics::pagesTotal},
-    {"kv_cache_pages_used", "gauge", "Pages of the first layer group that requests hold",
+    {"kv_cache_pages", "gauge", "Pages of the first layer group that keeps all",
+     &ServingMetrics::pagesTotal},
+    {"kv_cache_pages_used", "gauge",
+     "Pages of the first layer group that keeps all that requests hold",
      &ServingMetrics::pagesUsed},
     {"prefix_cache_queries_total", "counter", "Prompt tokens looked up",
      &ServingMetrics::prefixQueries},
@@ -111,6 +113,22 @@ constexpr NumberRow numbers[] = {
      &ServingMetrics::transfers},
     {"kv_transferred_tokens_total", "counter", "Tokens whose KV another machine wrote",
      &ServingMetrics::tokensTransferred},
+    {"kv_page_evictions_total", "counter", "Cached pages that made room for others",
+     &ServingMetrics::evictions},
+    {"kv_page_evictions_after_hit_total", "counter", "Of these, pages that had been hit",
+     &ServingMetrics::evictionsAfterHit},
+    {"kv_page_copies_total", "counter", "Shared pages copied before a write",
+     &ServingMetrics::pageCopies},
+    {"kv_pages_swapped_out_total", "counter", "Pages of preempted requests copied to host memory",
+     &ServingMetrics::pagesSwappedOut},
+    {"kv_pages_swapped_in_total", "counter", "Pages of preempted requests copied back",
+     &ServingMetrics::pagesSwappedIn},
+    {"prefix_cache_demoted_pages_total", "counter",
+     "Cached pages copied to host memory before they were evicted", &ServingMetrics::pagesDemoted},
+    {"prefix_cache_host_page_hits_total", "counter", "Pages hit in host memory",
+     &ServingMetrics::hostPageHits},
+    {"eager_steps_total", "counter", "Steps whose kernels were launched one by one",
+     &ServingMetrics::eagerSteps},
     {"steps_total", "counter", "Steps launched", &ServingMetrics::steps},
     {"discarded_rows_total", "counter", "Rows whose request had ended before their step was done",
      &ServingMetrics::discardedRows},
@@ -135,6 +153,35 @@ std::string llmopt::runtime::prometheusText(const ServingMetrics &metrics) {
   head("kv_cache_usage_perc", "Share of the first group's pages that requests hold, 0 to 1",
        "gauge");
   fmt::format_to(out, "llmopt:kv_cache_usage_perc {}\n", usage(metrics));
+  struct PageGauge {
+    const char *name, *help;
+    uint64_t ServingMetrics::GroupPages::*value;
+  };
+  constexpr PageGauge gauges[] = {
+      {"kv_group_pages", "Pages that a layer group holds or could take",
+       &ServingMetrics::GroupPages::total},
+      {"kv_group_pages_used", "Pages of a layer group that requests hold",
+       &ServingMetrics::GroupPages::used},
+      {"kv_group_pages_cached", "Pages of a layer group that only the prefix cache holds",
+       &ServingMetrics::GroupPages::cached}};
+  for (const PageGauge &gauge : gauges) {
+    if (metrics.groupPages.empty())
+      break;
+    head(gauge.name, gauge.help, "gauge");
+    for (size_t g = 0; g < metrics.groupPages.size(); ++g)
+      fmt::format_to(out, "llmopt:{}{{group=\"{}\"}} {}\n", gauge.name, g,
+                     metrics.groupPages[g].*gauge.value);
+  }
+  if (!metrics.replayedSteps.empty())
+    head("replayed_steps_total", "Steps that replayed a capture bucket", "counter");
+  for (size_t i = 0; i < metrics.replayedSteps.size(); ++i)
+    fmt::format_to(out, "llmopt:replayed_steps_total{{bucket=\"{}\"}} {}\n", i,
+                   metrics.replayedSteps[i]);
+  if (!metrics.cascades.empty())
+    head("cascade_plans_total", "Plans by whether rows share items, or why not", "counter");
+  for (const ServingMetrics::Decision &each : metrics.cascades)
+    fmt::format_to(out, "llmopt:cascade_plans_total{{decision=\"{}\"}} {}\n", each.reason,
+                   each.plans);
   head("request_success_total", "Ended requests by reason", "counter");
   for (size_t i = 0; i < kFinishReasons; ++i)
     fmt::format_to(out, "llmopt:request_success_total{{finished_reason=\"{}\"}} {}\n",
@@ -162,6 +209,13 @@ std::string llmopt::runtime::jsonText(const ServingMetrics &metrics, int indent)
   for (const NumberRow &row : numbers)
     root[row.name] = metrics.*row.value;
   root["kv_cache_usage_perc"] = usage(metrics);
+  for (const ServingMetrics::GroupPages &group : metrics.groupPages)
+    root["kv_group_pages"].push_back(
+        {{"total", group.total}, {"used", group.used}, {"cached", group.cached}});
+  if (!metrics.replayedSteps.empty())
+    root["replayed_steps_total"] = metrics.replayedSteps;
+  for (const ServingMetrics::Decision &each : metrics.cascades)
+    root["cascade_plans_total"][each.reason] = each.plans;
   for (size_t i = 0; i < kFinishReasons; ++i)
     root["request_success_total"][toString(FinishReason(i))] = metrics.finished[i];
   for (size_t i = 0; i < kRejectReasons; ++i)

@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 namespace llmopt::runtime {
 
@@ -48,8 +49,9 @@ struct ServingMetrics {
   Histogram hostTime;                       ///< a step, in schedule and complete together
 
   uint64_t running = 0, waiting = 0, swapped = 0;
-  uint64_t pagesTotal = 0, pagesUsed = 0;     ///< of the first group; used: not free, not cached
-  uint64_t prefixQueries = 0, prefixHits = 0; ///< tokens looked up and found
+  uint64_t pagesTotal = 0, pagesUsed = 0; ///< of the first group that keeps all; used: not free,
+                                          ///< not cached
+  uint64_t prefixQueries = 0, prefixHits = 0;         ///< tokens looked up and found
   uint64_t prefixPageQueries = 0, prefixPageHits = 0; ///< full pages of prompts, and found
   uint64_t promptTokensTotal = 0, generationTokensTotal = 0;
   // Query tokens of all steps, drafts included. Each position of a request is computed once:
@@ -65,6 +67,23 @@ struct ServingMetrics {
   uint64_t forks = 0; ///< samples that share the pages of their prompt with another
   uint64_t transfers = 0, tokensTransferred = 0; ///< KV that other machines computed
   uint64_t discardedRows = 0; ///< rows of requests that had ended when the step was done
+  // What the block manager counts: Scheduler::allMetrics fills it in.
+  uint64_t evictions = 0, evictionsAfterHit = 0; ///< pages; of them those that had been hit
+  uint64_t pageCopies = 0;                       ///< before the first write to a shared page
+  uint64_t pagesSwappedOut = 0, pagesSwappedIn = 0;
+  uint64_t pagesDemoted = 0, hostPageHits = 0; ///< the cache's second level
+  struct GroupPages {
+    uint64_t total = 0, used = 0, cached = 0;
+  };
+  std::vector<GroupPages> groupPages; ///< of each layer group
+  // What the executor counts: Server::metrics fills it in.
+  uint64_t eagerSteps = 0;
+  std::vector<uint64_t> replayedSteps; ///< of each capture bucket
+  struct Decision {
+    std::string reason;
+    uint64_t plans = 0;
+  };
+  std::vector<Decision> cascades; ///< whether plans share keys of several rows, or why not
   uint64_t finished[kFinishReasons] = {};
   uint64_t rejected[kRejectReasons] = {};
 };

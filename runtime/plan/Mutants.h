@@ -17,6 +17,10 @@ enum class PlanMutant : uint8_t {
   PartialsShared,    ///< two tiles that were cut write the same partials
   LastItemForgotten, ///< the last worker ends an item early
   RowPositionsStay,  ///< positions are those of a first chunk
+  SharedKeysTwice,   ///< a row's own keys begin a key tile before the shared ones end
+  SharedKeysMissing, ///< they begin a key tile behind
+  SharedRowLeftOut,  ///< a shared item ends a row early
+  SharedNotSeen,     ///< keys are shared whatever the mask hides
   Count,
 };
 

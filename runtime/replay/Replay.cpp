@@ -148,6 +148,8 @@ Status Replayer::prepare() {
   manager.cache.enabled = options.prefixCache;
   manager.cache.seed = options.seed;
   manager.costs = cost.preemptionCosts();
+  if (options.secondLevel)
+    manager.demoteBelow = manager.demoteBelowFor(wanted.tokenBudget);
   kv::PageMover *copies = nullptr;
   if (options.device) {
     StatusOr<ReplayDevice> opened = options.device(manager, wanted);
@@ -242,7 +244,7 @@ Status Replayer::loop(Engine &engine) {
       sample();
       if (options.checkEvery && steps % options.checkEvery == 0)
         LLMOPT_RETURN_IF_ERROR(scheduler->check());
-      if (options.progress && steps % kProgressSteps == 0)
+      if (options.progress && (steps == 1 || steps % kProgressSteps == 0))
         options.progress(report.finished + report.refused, report.requests);
       continue;
     }
@@ -250,7 +252,8 @@ Status Replayer::loop(Engine &engine) {
       clock.reached(mover->idleFrom());
       continue;
     }
-    if (options.device && !scheduler->idle()) { // the same
+    bool copying = blocks->pool().count(kv::PageState::Swapping) > 0;
+    if (options.device && (copying || !scheduler->idle())) { // the same
       std::this_thread::yield();
       continue;
     }
@@ -300,8 +303,9 @@ Status Replayer::finishReport(int64_t busyNs) {
       return makeStatus(StatusCode::Internal,
                         "{} pages of group {} are held after the last request", group.usedAtEnd, g);
   }
-  report.metrics = scheduler->metrics();
+  report.metrics = scheduler->allMetrics();
   report.pages = blocks->counters();
+  report.hostMemory = options.hostBytes > 0;
   report.seconds = double(lastFinish) * 1e-9;
   report.arrivalSeconds =
       options.oneByOne ? 0 : double(arrivalOf(trace.requests.size() - 1)) * 1e-9;
@@ -348,6 +352,8 @@ StatusOr<ReplayReport> Replayer::run() {
     sim.maxRows = scheduler->options().maxRunning;
     sim.maxDraft = scheduler->options().maxDraft();
     sim.acceptance = options.acceptance;
+    if (mover)
+      sim.copyEnd = [this](kv::EventId event) { return mover->endOf(event); };
     SimExecutor executor(sim, StepCost(options.model, options.accelerator, options.cost), *this);
     Engine engine(*scheduler, executor, clock, engineOptions);
     LLMOPT_RETURN_IF_ERROR(loop(engine));

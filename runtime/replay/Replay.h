@@ -35,6 +35,7 @@ struct ReplayOptions {
   StepCostOptions cost;
   uint64_t pages = 20000;     ///< of the group that keeps all
   uint64_t hostBytes = 0;     ///< for swapped pages; 0: preemption always recomputes
+  bool secondLevel = true;    ///< host memory also keeps cached pages, where a copy is cheaper
   double hostSeconds = 50e-6; ///< the host's time a step
   double speed = 1;           ///< arrivals come so much faster
   bool oneByOne = false;      ///< a request is submitted when the one before has ended
@@ -45,7 +46,7 @@ struct ReplayOptions {
   double firstTokenGoal = 2, perTokenGoal = 0.1; ///< seconds, of goodput
   uint32_t checkEvery = 0;                       ///< steps between checks of all invariants
   Timeline *timeline = nullptr;
-  /// Called every few thousand steps with ended and all requests.
+  /// Called after the first step and every few thousand with ended and all requests.
   std::function<void(uint64_t, uint64_t)> progress;
 };
 
@@ -68,6 +69,7 @@ struct ReplayReport {
   TraceFormat format = TraceFormat::Mooncake;
   uint64_t requests = 0, finished = 0, refused = 0;
   bool simulated = true;
+  bool hostMemory = false; ///< there was some
   double seconds = 0; ///< simulated, or without idle gaps; from the first arrival to the last token
   double arrivalSeconds = 0; ///< the last arrival
   double drainSeconds = 0;   ///< from then until the queue was empty

@@ -22,6 +22,7 @@ public:
     return start(moves);
   }
   bool done(kv::EventId event) override { return ends[event - 1] <= clock.now(); }
+  int64_t endOf(kv::EventId event) const { return ends[event - 1]; }
   /// When the last copy so far ends.
   int64_t idleFrom() const { return linkFree; }
 

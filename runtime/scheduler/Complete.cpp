@@ -87,6 +87,8 @@ Status Scheduler::complete(const StepResult &result, int64_t nowNs) {
     preempting.erase(preempting.begin() + long(i));
     finishPreemption(slot);
   }
+  if (demotes)
+    blocks.demote(config.demotePages);
   updateGauges();
   if (reply != kv::Reply::Ok)
     return makeStatus(StatusCode::Internal, "step {} could not be committed: {}", result.step,

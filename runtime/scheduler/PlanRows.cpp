@@ -15,8 +15,10 @@ std::span<const uint8_t> Scheduler::schedule(int64_t nowNs) {
     blocks.poll(); // no completed step will: copies to host memory may be all that goes on
   stepNs = nowNs;
   endOverdue(nowNs);
-  if (runningSlots.empty() && queue.empty())
+  if (runningSlots.empty() && queue.empty()) {
+    updateGauges(); // copies may have ended
     return {};
+  }
   if (blocks.openStep() != kv::Reply::Ok)
     return {};
   blocks.setAside({}); // what runs may grow into what is kept for the oldest waiter

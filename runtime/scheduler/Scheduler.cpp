@@ -114,10 +114,9 @@ Scheduler::Scheduler(const SchedulerOptions &options, kv::BlockManager &manager,
     flight.unsteady.reserve(config.maxRunning);
   }
   mostDrafts = config.maxDraft();
-  uint32_t first = 0;
-  while (first + 1 < manager.options().groups.size() && !manager.options().groups[first].keepsAll())
-    ++first;
-  gaugeGroup = manager.options().groups[first].keepsAll() ? first : 0;
+  const kv::ManagerOptions &memory = manager.options();
+  demotes = memory.demoteBelow && memory.hostBytes && memory.cache.enabled;
+  gaugeGroup = memory.leadGroup();
   updateGauges();
 }
 
@@ -135,6 +134,38 @@ void Scheduler::updateGauges() {
                   pool.count(gaugeGroup, kv::PageState::Pinned);
   counts.pagesTotal = idle + used;
   counts.pagesUsed = used;
+}
+
+ServingMetrics Scheduler::allMetrics() const {
+  ServingMetrics all = counts;
+  const kv::Pool &pool = blocks.pool();
+  for (uint32_t g = 0; g < pool.groups(); ++g) {
+    uint64_t cached = pool.count(g, kv::PageState::Cached);
+    uint64_t used = pool.count(g, kv::PageState::Used) + pool.count(g, kv::PageState::Pending) +
+                    pool.count(g, kv::PageState::Swapping) + pool.count(g, kv::PageState::Pinned);
+    all.groupPages.push_back({pool.available(g) + used, used, cached});
+  }
+  kv::Counters pages = blocks.counters();
+  all.evictions = pages.evicted;
+  all.evictionsAfterHit = pages.evictedAfterHit;
+  all.pageCopies = pages.copies;
+  all.pagesSwappedOut = pages.swappedOutPages;
+  all.pagesSwappedIn = pages.swappedInPages;
+  all.pagesDemoted = pages.demotedPages;
+  all.hostPageHits = pages.hostHitPages;
+  return all;
+}
+
+void Scheduler::resetCache() {
+  blocks.resetCache();
+  // Nobody matches anything any more: the queue's order may say otherwise.
+  for (uint32_t slot = 0; slot < requests.size(); ++slot) {
+    Request &request = requests[slot];
+    if (!queue.contains(slot) || !request.matched || request.swapped)
+      continue;
+    request.matched = 0;
+    queue.rekey(slot, keyOf(request));
+  }
 }
 
 void Scheduler::deviceLost(bool requeue, int64_t nowNs) {

@@ -22,8 +22,11 @@
 // these the lowest class, of these the one with the least computed tokens. Its pages are
 // copied to host memory if that is cheaper than computing them again, else dropped.
 //
-// Nothing is allocated in schedule and complete. Not thread-safe: one thread, the engine's,
-// calls it.
+// Second level. Where the block manager has one (ManagerOptions::demoteBelow), each completed step
+// starts copies to host memory of the cached pages that would be evicted next.
+//
+// Nothing is allocated in schedule and complete, but for copies to and from host memory. Not
+// thread-safe: one thread, the engine's, calls it.
 #pragma once
 
 #include "runtime/kv/BlockManager.h"
@@ -58,6 +61,8 @@ struct SchedulerOptions {
   /// (and the mean time to the first token is 45 % longer).
   uint32_t growthTokens = 64;
   PolicyKind policy = PolicyKind::Fcfs;
+  /// Cached pages whose copy to host memory a step may start, at most.
+  uint32_t demotePages = 64;
   /// Parents of the drafts that the device makes after each token (a chain: -1, 0, 1, ...);
   /// empty: none.
   std::vector<int16_t> deviceDrafts;
@@ -118,6 +123,16 @@ public:
   /// requests begin anew from their tokens, or end with DeviceFailure.
   void deviceLost(bool requeue, int64_t nowNs);
 
+  /// The weights have changed: nothing that was computed before is hit any more. Requests that run
+  /// go on with the pages that they have, which nobody else will hit.
+  void resetCache();
+  /// What a router in front wants to know of the prefix cache (CacheOptions::events), oldest
+  /// first; false when there is nothing new.
+  bool nextCacheEvent(kv::CacheEvent &event) { return blocks.popEvent(event); }
+  /// Events that were overwritten since the last call; the cache's blocks are then to be read anew
+  /// (PrefixCache::forEachBlock).
+  uint64_t lostCacheEvents() { return blocks.lostEvents(); }
+
   /// All block tables, for a receiver that missed a version. Allocates.
   std::vector<uint64_t> snapshot() const;
 
@@ -135,6 +150,8 @@ public:
   std::span<const uint32_t> runningRequests() const { return runningSlots; }
   const ServingMetrics &metrics() const { return counts; }
   ServingMetrics &metrics() { return counts; }
+  /// The same with what the block manager counts, and the pages of each layer group. Allocates.
+  ServingMetrics allMetrics() const;
   const SchedulerOptions &options() const { return config; }
   const kv::BlockManager &manager() const { return blocks; }
 
@@ -299,6 +316,7 @@ private:
   int64_t stepNs = 0;         ///< of the step that is being made
   uint32_t mostDrafts = 0;    ///< of a row
   bool gaps = false;          ///< the plan has rows without tokens
+  bool demotes = false;       ///< there is a second level of the cache
   // Times between tokens that are yet to be recorded: most rows of a step have the same.
   uint64_t gapNs = 0, gapCount = 0;
   uint32_t gaugeGroup = 0; ///< whose pages the gauges show: the first that keeps all

@@ -2,9 +2,9 @@
 import gzip
 import json
 import os
+import pty
 import re
 import subprocess
-import time
 
 from common import LLM_OPT, check, run
 
@@ -60,6 +60,22 @@ fast, slow = report("azure.csv", "--speed", "1000"), report("azure.csv")
 check(fast["saturated"] and not slow["saturated"], "saturated at 1000 times the speed only")
 check(report("azure.csv")["ttft_s"] == slow["ttft_s"], "two runs give the same report")
 
+# Prompts that come again after others had their pages: with host memory they are found there.
+with open("again.jsonl", "w") as file:
+    for i in range(40):
+        blocks = [100 * (i % 20) + b for b in range(5)]
+        file.write(json.dumps({"timestamp": 1000 * i, "input_length": 2300, "output_length": 5,
+                               "hash_ids": blocks}) + "\n")
+two = report("again.jsonl", "--pages", "1500", "--host-memory", "10", "--check-every", "1")
+one = report("again.jsonl", "--pages", "1500", "--host-memory", "10", "--no-second-level")
+check(two["metrics"]["prefix_cache_demoted_pages_total"] > 2000, two)
+check(two["metrics"]["prefix_cache_host_page_hits_total"] > 2000, two)
+check(two["hit_pages"] == 20 * 143, f"all full pages of the second round: {two['hit_pages']}")
+check(one["metrics"]["prefix_cache_demoted_pages_total"] == 0 and one["hit_pages"] == 0, one)
+text = run("replay", "again.jsonl", "--pages", "1500", "--host-memory", "10").stdout
+check(re.search(r"host memory \d+ pages swapped out, \d+ back; \d+ cached pages demoted, \d+ hit",
+                text), text)
+
 # On a device, with kernels: the same counts, whatever its times are.
 for options in ([], ["--groups", "model.json"], ["--spec", "2", "--steps-in-flight", "2"],
                 ["--pages", "90", "--host-memory", "0.001", "--check-every", "1"]):
@@ -91,12 +107,17 @@ if fake := os.environ.get("FAKE_NVRTC"):
         del os.environ[name]
 
 # Killed in its steps and started again: what the killed one left serves, and nothing is missed.
-with open("killed.txt", "w") as file:
-    killed = subprocess.Popen([LLM_OPT, "replay", "azure.csv", "--device", "cpu", "--limit", "60"],
-                              stdout=file, stderr=file)
-    time.sleep(0.4)
-    killed.kill()
-    killed.wait()
+# Its terminal says when a step has run: the progress bar is drawn after the first one.
+terminal, theirs = pty.openpty()
+killed = subprocess.Popen([LLM_OPT, "replay", "azure.csv", "--device", "cpu"],
+                          stdout=subprocess.DEVNULL, stderr=theirs)
+os.close(theirs)
+seen = os.read(terminal, 100)
+check(seen.startswith(b"\r["), f"a progress bar: {seen}")
+check(killed.poll() is None, "it was killed while it ran")
+killed.kill()
+killed.wait()
+os.close(terminal)
 facts = report("azure.csv", "--limit", "60", "--device", "cpu")
 check(facts["finished"] == 60 and all(group["held_at_end"] == 0 for group in facts["groups"]),
       f"after a kill: {facts}")

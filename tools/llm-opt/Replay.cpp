@@ -25,7 +25,7 @@ struct Options {
   std::string html, timeline, prometheus;
   uint32_t pageSize = 16, drafts = 0;
   double hostGigabytes = 0, hostMicroseconds = 50;
-  bool json = false, withoutCache = false;
+  bool json = false, withoutCache = false, withoutSecondLevel = false;
   TraceOptions reading;
   ReplayOptions replay;
 };
@@ -60,6 +60,7 @@ Status settle(Options &options) {
   options.replay.hostBytes = uint64_t(options.hostGigabytes * 1e9);
   options.replay.hostSeconds = options.hostMicroseconds * 1e-6;
   options.replay.prefixCache = !options.withoutCache;
+  options.replay.secondLevel = !options.withoutSecondLevel;
   options.replay.seed = options.reading.seed;
   for (uint32_t i = 0; i < options.drafts; ++i)
     options.replay.scheduler.deviceDrafts.push_back(int16_t(i) - 1);
@@ -143,7 +144,9 @@ void addOptions(CLI::App &app, Options &options) {
                  "tokens kept free for each running request to grow by (64)");
   app.add_option("--age", scheduler.ageSteps, "steps after which a request stands above all (1000)")
       ->check(positive());
-  app.add_option("--host-memory", options.hostGigabytes, "GB for swapped pages (0)");
+  app.add_option("--host-memory", options.hostGigabytes, "GB for swapped and cached pages (0)");
+  app.add_flag("--no-second-level", options.withoutSecondLevel,
+               "keep no cached pages in host memory");
   app.add_option("--host-time", options.hostMicroseconds, "us of the host a step (50)");
   app.add_option("--launch-time", replay.cost.launchSeconds, "s between steps (200e-6)");
   app.add_option("--ttft-goal", replay.firstTokenGoal, "s to the first token, of goodput (2)");

@@ -80,6 +80,12 @@ std::string cli::replayText(const ReplayTitle &title, const ReplayReport &report
                    group.kind, group.mostUsed, group.cachedAtEnd, group.usedAtEnd);
   fmt::format_to(out, "evictions   {} pages, {} of them had been hit\n", report.pages.evicted,
                  report.pages.evictedAfterHit);
+  if (report.hostMemory)
+    fmt::format_to(out,
+                   "host memory {} pages swapped out, {} back; {} cached pages demoted, {} hit "
+                   "there\n",
+                   report.pages.swappedOutPages, report.pages.swappedInPages,
+                   report.pages.demotedPages, report.pages.hostHitPages);
   fmt::format_to(out, "host        {} a step (mean {}, p99 {}), measured\n",
                  shown(m.hostTime.quantile(0.5) * 1e-9), shown(m.hostTime.mean() * 1e-9),
                  shown(m.hostTime.quantile(0.99) * 1e-9));

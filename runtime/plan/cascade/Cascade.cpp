@@ -1,5 +1,6 @@
 #include "runtime/plan/cascade/Cascade.h"
 
+#include "runtime/plan/Mutants.h"
 #include "runtime/plan/Planner.h"
 
 #include <algorithm>
@@ -186,7 +187,7 @@ int64_t Cascade::sharedEnd(Build &build, const Part &part) const {
   inputs.keyLen = end;
   int64_t seen = coveredUntil(build.surely.evaluate(inputs), part.fromKey) / unit * unit;
   build.sawHidden |= seen < end;
-  return std::max(part.fromKey, std::min(end, seen));
+  return std::max(part.fromKey, mutant(PlanMutant::SharedNotSeen) ? end : std::min(end, seen));
 }
 
 /// Compares the model's cost of keys [fromKey, end) as one item with that of one each.
@@ -287,7 +288,8 @@ void Cascade::placeChild(Build &build, const Part &part) {
       for (uint32_t i = first; i < last; ++i)
         blockOrder.push_back(order[i]);
     }
-    RowTile tile{.firstRow = build.blockFirst + build.blockRow, .rowCount = rows};
+    RowTile tile{.firstRow = build.blockFirst + build.blockRow,
+                 .rowCount = rows - mutant(PlanMutant::SharedRowLeftOut)};
     const Variant &variant = build.cheapestFor(rows, tile.variant);
     tile.record = uint32_t(build.batch.sequences.size() + shared.size());
     tile.beginTile = uint32_t(part.fromKey / variant.tileKeys);
@@ -301,7 +303,9 @@ void Cascade::placeChild(Build &build, const Part &part) {
     tile.cost = costOf(variant, tile) + context.partialRow * rows;
     shared.push_back(uint32_t(build.tiles.size()));
     build.tiles.push_back(tile);
-    place(build, {part.node, first, last, part.level + 1, end});
+    int64_t ownFrom = end + int64_t(variant.tileKeys) * (mutant(PlanMutant::SharedKeysMissing) -
+                                                         mutant(PlanMutant::SharedKeysTwice));
+    place(build, {part.node, first, last, part.level + 1, ownFrom});
     if (part.level == 0) {
       block.endTile = uint32_t(build.tiles.size());
       build.blocks.push_back(block);

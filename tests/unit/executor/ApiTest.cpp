@@ -1,27 +1,17 @@
-// The server behind the C++ and the C API gives the tokens of the sequence alone; what is wrong
-// comes back as a status, and the server goes on.
-#include "Alone.h"
+// The server behind the C++ API gives the tokens of the sequence alone; what is wrong comes back
+// as a status, and the server goes on. The compiler behind its C API says where a spec is wrong.
+#include "CApi.h"
 #include "FailingDevice.h"
 
 #include "codegen/compile/llmopt_compiler.h"
 #include "runtime/api/Server.h"
-#include "runtime/api/llmopt.h"
-#include "runtime/bundle/BundleIO.h"
 
 #include <gtest/gtest.h>
-#include <stdexcept>
 
 namespace llmopt::test {
 namespace {
 
-std::vector<kv::Token> somePrompt(uint32_t stream) {
-  std::vector<kv::Token> prompt(70 + stream);
-  for (uint32_t i = 0; i < prompt.size(); ++i)
-    prompt[i] = (i * 11 + i * i * stream) % 256;
-  return prompt;
-}
-
-const std::vector<TinyGroup> kGroups = {{{0, 1}, 16, 0, 0}};
+const std::vector<TinyGroup> &kGroups = oneGroup();
 
 llmopt::runtime::ServerOptions serverOptions(const SpecOptions &spec) {
   llmopt::runtime::ServerOptions options;
@@ -77,6 +67,48 @@ TEST(Api, TheServerGivesTheTokensOfTheSequenceAlone) {
   EXPECT_TRUE((*server)->check().ok());
 }
 
+// Pages that make room for others are hit in host memory, with the content that they had.
+TEST(Api, CachedPagesAreHitInHostMemory) {
+  SpecOptions spec;
+  TinyModel model(spec.model);
+  TinyLayers layers(model);
+  Alone alone(model, spec, kGroups);
+  for (bool secondLevel : {true, false}) {
+    llmopt::runtime::ServerOptions options = serverOptions(spec);
+    options.pages = 64;
+    options.hostPages = 400;
+    options.secondLevel = secondLevel;
+    options.captures = {{4, 1}};
+    auto server = llmopt::runtime::Server::create(*CpuDevice::create(1), options,
+                                                  kernelsOf(spec, kGroups), layers);
+    ASSERT_TRUE(server.ok()) << server.status().toString();
+    constexpr uint32_t kPrompts = 20; // of five pages each
+    for (uint32_t round = 0; round < 2; ++round)
+      for (uint32_t i = 0; i < kPrompts; ++i) {
+        std::vector<kv::Token> prompt = somePrompt(i), answer;
+        RequestParams params;
+        params.prompt = prompt;
+        params.maxNewTokens = 20;
+        ASSERT_TRUE((*server)->submit(params).ok());
+        for (StatusOr<bool> more = true; more && *more; more = (*server)->advance())
+          for (ServerEvent event; (*server)->next(event);)
+            if (event.kind == ServerEvent::Kind::Token)
+              answer.push_back(event.token);
+        EXPECT_EQ(answer, alone.run(prompt, 20).tokens) << i;
+      }
+    ServingMetrics metrics = (*server)->metrics();
+    EXPECT_EQ(metrics.pagesDemoted > 0, secondLevel);
+    EXPECT_EQ(metrics.hostPageHits > 0, secondLevel);
+    if (secondLevel)
+      EXPECT_GE(metrics.prefixHits, kPrompts * 64u) << "all but the last page of each prompt";
+    else
+      EXPECT_LT(metrics.prefixHits, kPrompts * 64u);
+    ASSERT_EQ(metrics.replayedSteps.size(), 1u);
+    EXPECT_EQ(metrics.replayedSteps[0] + metrics.eagerSteps, metrics.steps);
+    EXPECT_TRUE((*server)->check().ok());
+  }
+}
+
 TEST(Api, MemoryThatLacksIsSaidAndASmallerServerServes) {
   SpecOptions spec;
   TinyModel model(spec.model);
@@ -103,363 +135,6 @@ TEST(Api, MemoryThatLacksIsSaidAndASmallerServerServes) {
       if (event.kind == ServerEvent::Kind::Token)
         answer.push_back(event.token);
   EXPECT_EQ(answer, Alone(model, spec, kGroups).run(prompt, 30).tokens);
-}
-
-/// The tiny model behind C callbacks.
-struct CState {
-  TinyModel model{TinyConfig()};
-  std::vector<float> hidden, logits;
-  std::vector<uint8_t> bundle;
-  bool fails = false;
-};
-
-CState &state(void *user) { return *static_cast<CState *>(user); }
-
-llmopt_status *cBegin(void *user, const llmopt_batch *batch) {
-  CState &s = state(user);
-  if (s.fails)
-    return llmopt_status_new(LLMOPT_UNAVAILABLE, "the weights are away");
-  s.hidden.resize(batch->tokens_n * s.model.config().hidden);
-  for (size_t t = 0; t < batch->tokens_n; ++t)
-    s.model.embed(batch->ids[t], &s.hidden[t * s.model.config().hidden]);
-  return nullptr;
-}
-
-llmopt_status *cProject(void *user, const llmopt_batch *batch, uint32_t layer,
-                        const llmopt_layer_arrays *arrays) {
-  CState &s = state(user);
-  for (size_t t = 0; t < batch->tokens_n; ++t)
-    s.model.project(layer, batch->positions[t], &s.hidden[t * s.model.config().hidden],
-                    static_cast<float *>(arrays->query) + t * s.model.queryWidth(),
-                    static_cast<float *>(arrays->key) + t * s.model.keyWidth(),
-                    static_cast<float *>(arrays->value) + t * s.model.keyWidth());
-  return nullptr;
-}
-
-llmopt_status *cAbsorb(void *user, const llmopt_batch *batch, uint32_t layer,
-                       const llmopt_layer_arrays *arrays) {
-  CState &s = state(user);
-  for (size_t t = 0; t < batch->tokens_n; ++t)
-    s.model.absorb(layer, static_cast<const float *>(arrays->output) + t * s.model.queryWidth(),
-                   &s.hidden[t * s.model.config().hidden]);
-  return nullptr;
-}
-
-llmopt_status *cFinish(void *user, const llmopt_batch *batch) {
-  CState &s = state(user);
-  s.logits.resize(batch->logits_n * s.model.config().vocabulary);
-  for (size_t i = 0; i < batch->logits_n; ++i)
-    s.model.logits(&s.hidden[batch->logits[i] * s.model.config().hidden],
-                   &s.logits[i * s.model.config().vocabulary]);
-  return nullptr;
-}
-
-llmopt_status *cSample(void *user, const llmopt_sample *query, uint32_t *token) {
-  CState &s = state(user);
-  uint32_t vocabulary = s.model.config().vocabulary;
-  *token = sampleFrom(std::span(s.logits).subspan(query->logit * vocabulary, vocabulary),
-                      query->greedy, query->seed, query->position);
-  return nullptr;
-}
-
-/// Compiles a spec; the bytes stay in `s`.
-llmopt_status *compiled(CState &s, const std::string &text, const void **bundle, size_t *bytes) {
-  void *made = nullptr;
-  char *message = nullptr;
-  if (int code = llmopt_compile(text.c_str(), "cpu", &made, bytes, &message)) {
-    llmopt_status *failed = llmopt_status_new(llmopt_code(code), message);
-    llmopt_compiler_free(message);
-    return failed;
-  }
-  s.bundle.assign(static_cast<uint8_t *>(made), static_cast<uint8_t *>(made) + *bytes);
-  llmopt_compiler_free(made);
-  *bundle = s.bundle.data();
-  return nullptr;
-}
-
-llmopt_status *cSource(void *user, const char *name, const void **bundle, size_t *bytes) {
-  SpecOptions spec;
-  bool append = std::string_view(name) == "append";
-  return compiled(state(user), append ? appendSpec(spec, kGroups[0]) : pagedSpec(spec, kGroups[0]),
-                  bundle, bytes);
-}
-
-class CApi : public testing::Test {
-protected:
-  void SetUp() override {
-    take(llmopt_device_open("cpu", &device), LLMOPT_OK);
-    group.struct_size = sizeof(group);
-    group.layers = layers;
-    group.layers_n = 2;
-    group.query_heads = 4;
-    group.kv_heads = 2;
-    group.key_dim = group.value_dim = 8;
-    group.page_size = 16;
-    group.append_kernel = "append";
-    rules[0] = {sizeof(rules[0]), 0, LLMOPT_PREFILL, 1, 512, "attend"};
-    rules[1] = {sizeof(rules[1]), 0, LLMOPT_DECODE, 1, 1, "attend"};
-    options.struct_size = sizeof(options);
-    options.groups = &group;
-    options.groups_n = 1;
-    options.rules = rules;
-    options.rules_n = 2;
-    options.token_budget = 512;
-    options.max_length = 1024;
-    model = {sizeof(model), &own, cBegin, cProject, cAbsorb, cFinish, cSample};
-  }
-  void TearDown() override {
-    llmopt_server_free(server);
-    llmopt_device_free(device);
-  }
-  /// Checks the code, frees the status and gives its message.
-  std::string take(llmopt_status *status, llmopt_code wanted) {
-    std::string message = llmopt_status_message(status);
-    EXPECT_EQ(llmopt_status_code(status), wanted) << message;
-    llmopt_status_free(status);
-    return message;
-  }
-  std::string create(llmopt_code wanted) {
-    return take(llmopt_server_new(device, &options, cSource, &own, &model, &server), wanted);
-  }
-  uint64_t submit(const std::vector<uint32_t> &prompt) {
-    llmopt_request request = {};
-    request.struct_size = sizeof(request);
-    request.prompt = prompt.data();
-    request.prompt_n = prompt.size();
-    request.max_new_tokens = 25;
-    request.seed = 5;
-    uint64_t id = 0;
-    take(llmopt_server_submit(server, &request, &id), LLMOPT_OK);
-    return id;
-  }
-  /// Until nothing is left; the reason of each end.
-  std::map<uint64_t, std::string> runOut() {
-    std::map<uint64_t, std::string> reasons;
-    for (int32_t busy = 1; busy;) {
-      take(llmopt_server_advance(server, &busy), LLMOPT_OK);
-      llmopt_event event = {};
-      event.struct_size = sizeof(event);
-      while (take(llmopt_server_next(server, &event), LLMOPT_OK).empty() &&
-             event.kind != LLMOPT_EVENT_NONE)
-        if (event.kind == LLMOPT_EVENT_TOKEN)
-          answers[event.id].push_back(event.token);
-        else
-          reasons[event.id] = event.reason;
-    }
-    return reasons;
-  }
-
-  CState own;
-  uint32_t layers[2] = {0, 1};
-  llmopt_layer_group group = {};
-  llmopt_kernel_rule rules[2] = {};
-  llmopt_server_options options = {};
-  llmopt_model model = {};
-  llmopt_device *device = nullptr;
-  llmopt_server *server = nullptr;
-  std::map<uint64_t, std::vector<uint32_t>> answers;
-};
-
-TEST_F(CApi, ServesTheTokensOfTheSequenceAloneAndGoesOnAfterFailures) {
-  create(LLMOPT_OK);
-  uint64_t one = submit(somePrompt(1));
-  EXPECT_EQ(runOut()[one], "length");
-  Alone alone(own.model, {}, kGroups);
-  EXPECT_EQ(answers[one], alone.run(somePrompt(1), 25, false, 5).tokens);
-  own.fails = true;
-  uint64_t failed = submit(somePrompt(2));
-  EXPECT_EQ(runOut()[failed], "device_failure");
-  own.fails = false;
-  uint64_t aborted = submit(somePrompt(3));
-  take(llmopt_server_abort(server, aborted), LLMOPT_OK);
-  EXPECT_EQ(take(llmopt_server_abort(server, aborted), LLMOPT_NOT_FOUND),
-            "request 3 has ended, or never was");
-  llmopt_request empty = {};
-  empty.struct_size = sizeof(empty);
-  empty.max_new_tokens = 1;
-  uint64_t id = 0;
-  EXPECT_EQ(take(llmopt_server_submit(server, &empty, &id), LLMOPT_INVALID_ARGUMENT),
-            "the prompt is empty; at least one token is needed");
-  uint64_t last = submit(somePrompt(4));
-  EXPECT_EQ(runOut()[last], "length");
-  EXPECT_EQ(answers[last], alone.run(somePrompt(4), 25, false, 5).tokens);
-  EXPECT_NE(std::string(llmopt_server_metrics(server)).find("generation_tokens"),
-            std::string::npos);
-}
-
-TEST_F(CApi, SamplesOfAPromptAreAnswersWithSeedsOfTheirOwn) {
-  create(LLMOPT_OK);
-  std::vector<uint32_t> prompt = somePrompt(1);
-  llmopt_request request = {};
-  request.struct_size = sizeof(request);
-  request.prompt = prompt.data();
-  request.prompt_n = prompt.size();
-  request.max_new_tokens = 25;
-  request.seed = 5;
-  request.samples = 4;
-  uint64_t id = 0;
-  take(llmopt_server_submit(server, &request, &id), LLMOPT_OK);
-  EXPECT_EQ(id, 1u);
-  EXPECT_EQ(submit(somePrompt(2)), 5u);
-  std::map<uint64_t, std::string> reasons = runOut();
-  Alone alone(own.model, {}, kGroups);
-  for (uint64_t i = 0; i < 4; ++i) {
-    EXPECT_EQ(reasons[id + i], "length");
-    EXPECT_EQ(answers[id + i], alone.run(prompt, 25, false, 5 + i).tokens);
-  }
-  EXPECT_NE(answers[1], answers[2]);
-  EXPECT_NE(std::string(llmopt_server_metrics(server)).find("num_forks_total 3"),
-            std::string::npos);
-  request.samples = 257;
-  EXPECT_EQ(take(llmopt_server_submit(server, &request, &id), LLMOPT_INVALID_ARGUMENT),
-            "257 samples of a prompt; 1 to 256, the most that may run, are allowed");
-}
-
-TEST_F(CApi, RefusesWhatIsWrongAndSaysWhat) {
-  options.struct_size = sizeof(options) + 8;
-  EXPECT_EQ(create(LLMOPT_INVALID_ARGUMENT),
-            fmt::format("the server's options has a struct_size of {}; 8 to {} are known; set it "
-                        "to its sizeof",
-                        sizeof(options) + 8, sizeof(options)));
-  options.struct_size = sizeof(options);
-  model.sample = nullptr;
-  EXPECT_EQ(create(LLMOPT_INVALID_ARGUMENT), "the model lacks a callback; all five are needed");
-  model.sample = cSample;
-  options.rules_n = 1;
-  EXPECT_EQ(create(LLMOPT_INVALID_ARGUMENT),
-            "layer group 0 has no kernel for decode rows of 1 to 1 tokens; rows of 1 to 1 can "
-            "occur; add a rule");
-  options.rules_n = 2;
-  EXPECT_EQ(take(llmopt_server_new(nullptr, &options, cSource, &own, &model, &server),
-                 LLMOPT_INVALID_ARGUMENT),
-            "the device is NULL");
-  EXPECT_EQ(server, nullptr);
-  const char damaged[] = "not a bundle";
-  llmopt_kernel *kernel = nullptr;
-  take(llmopt_kernel_load(device, damaged, sizeof(damaged), &kernel), LLMOPT_DATA_LOSS);
-  EXPECT_EQ(kernel, nullptr);
-  llmopt_device *none = nullptr;
-  take(llmopt_device_open("tpu", &none), LLMOPT_INVALID_ARGUMENT);
-  llmopt_device_free(none);
-  llmopt_kernel_free(nullptr);
-  llmopt_server_free(nullptr);
-  llmopt_status_free(nullptr);
-  EXPECT_STREQ(llmopt_server_metrics(nullptr), "");
-  EXPECT_EQ(llmopt_api_version(), uint32_t(LLMOPT_API_VERSION));
-}
-
-// One server meets every code; after each it serves another request (docs/status-codes.md).
-TEST_F(CApi, EachCodeIsProvokedAndTheServerServesOn) {
-  options.max_length = 200;
-  options.pages = 8;
-  create(LLMOPT_OK);
-  Alone alone(own.model, {}, kGroups);
-  auto servesOn = [&](const char *after) {
-    uint64_t id = submit(somePrompt(1));
-    EXPECT_EQ(runOut()[id], "length") << after;
-    EXPECT_EQ(answers[id], alone.run(somePrompt(1), 25, false, 5).tokens) << after;
-  };
-  auto serverWith = [&](const llmopt_server_options &with, llmopt_kernel_source source) {
-    llmopt_server *other = nullptr;
-    llmopt_status *status = llmopt_server_new(device, &with, source, &own, &model, &other);
-    EXPECT_EQ(other, nullptr);
-    return status;
-  };
-  servesOn("OK");
-  take(llmopt_server_submit(server, nullptr, nullptr), LLMOPT_INVALID_ARGUMENT);
-  servesOn("INVALID_ARGUMENT");
-  take(llmopt_server_abort(server, 99), LLMOPT_NOT_FOUND);
-  servesOn("NOT_FOUND");
-  auto away = [](void *, const char *, const void **, size_t *) {
-    return llmopt_status_new(LLMOPT_UNAVAILABLE, "the bundles are away");
-  };
-  EXPECT_EQ(take(serverWith(options, away), LLMOPT_UNAVAILABLE),
-            "kernel 'append': the bundles are away");
-  servesOn("UNAVAILABLE");
-
-  // A prompt that the pool can never hold.
-  std::vector<uint32_t> longPrompt(150, 1);
-  llmopt_request request = {};
-  request.struct_size = sizeof(request);
-  request.prompt = longPrompt.data();
-  request.prompt_n = longPrompt.size();
-  request.max_new_tokens = 1;
-  uint64_t id = 0;
-  take(llmopt_server_submit(server, &request, &id), LLMOPT_RESOURCE_EXHAUSTED);
-  servesOn("RESOURCE_EXHAUSTED");
-  auto damaged = [](void *, const char *, const void **bundle, size_t *bytes) {
-    *bundle = "not a bundle";
-    *bytes = 12;
-    return static_cast<llmopt_status *>(nullptr);
-  };
-  take(serverWith(options, damaged), LLMOPT_DATA_LOSS);
-  servesOn("DATA_LOSS");
-  // Contiguous keys and values: an executor has pages.
-  auto contiguous = [](void *user, const char *name, const void **bundle, size_t *bytes) {
-    if (std::string_view(name) == "append")
-      return cSource(user, name, bundle, bytes);
-    return compiled(state(user), aloneSpec({}, kGroups[0]), bundle, bytes);
-  };
-  take(serverWith(options, contiguous), LLMOPT_UNSUPPORTED);
-  servesOn("UNSUPPORTED");
-  auto thrower = [](void *, const char *, const void **, size_t *) -> llmopt_status * {
-    throw std::runtime_error("thrown");
-  };
-  EXPECT_EQ(take(serverWith(options, thrower), LLMOPT_INTERNAL), "thrown");
-  servesOn("INTERNAL");
-}
-
-TEST_F(CApi, AStructOfAnEarlierVersionCountsAsZeroBehindItsEnd) {
-  options.no_prefix_cache = 1; // behind the end: not read
-  options.struct_size = offsetof(llmopt_server_options, no_prefix_cache);
-  create(LLMOPT_OK);
-  submit(somePrompt(1));
-  runOut();
-  submit(somePrompt(1));
-  runOut();
-  EXPECT_EQ(answers[1], answers[2]);
-}
-
-/// C++ callers may forget that callbacks must not throw.
-TEST_F(CApi, NoExceptionComesThrough) {
-  model.begin = [](void *, const llmopt_batch *) -> llmopt_status * {
-    throw std::runtime_error("thrown");
-  };
-  auto source = [](void *, const char *, const void **, size_t *) -> llmopt_status * {
-    throw std::runtime_error("thrown");
-  };
-  EXPECT_EQ(
-      take(llmopt_server_new(device, &options, source, &own, &model, &server), LLMOPT_INTERNAL),
-      "thrown");
-}
-
-/// A scalar of args, or one that a region reads, has no default.
-TEST_F(CApi, ANumberThatIsNotGivenIsRefused) {
-  const char *text = R"(
-func.func @f(%q: tensor<?x?x1x4xf32>, %k: tensor<?x?x1x4xf32>, %v: tensor<?x?x1x4xf32>, %w: i32)
-    -> tensor<?x?x1x4xf32> {
-  %o = attn.attention %q, %k, %v args(%w : i32) mask(window<arg0>)
-    : tensor<?x?x1x4xf32>, tensor<?x?x1x4xf32>, tensor<?x?x1x4xf32> -> tensor<?x?x1x4xf32>
-  return %o : tensor<?x?x1x4xf32>
-})";
-  const void *bundle = nullptr;
-  size_t bytes = 0;
-  take(compiled(own, text, &bundle, &bytes), LLMOPT_OK);
-  llmopt_kernel *kernel = nullptr;
-  take(llmopt_kernel_load(device, bundle, bytes, &kernel), LLMOPT_OK);
-  const int64_t shape[] = {1, 2, 1, 4};
-  std::vector<float> q(8, 1), k(8, 1), v = {1, 1, 1, 1, 3, 3, 3, 3}, o(8, 0);
-  std::vector<llmopt_array> arrays;
-  for (auto [name, data] :
-       {std::pair("q", &q), std::pair("k", &k), std::pair("v", &v), std::pair("o", &o)})
-    arrays.push_back({sizeof(llmopt_array), name, data->data(), LLMOPT_F32, 4, shape, nullptr});
-  EXPECT_EQ(take(llmopt_kernel_run(kernel, arrays.data(), arrays.size(), nullptr, 0),
-                 LLMOPT_INVALID_ARGUMENT),
-            "scalar 'arg0' is missing; the spec has no value for it, so each call gives one");
-  llmopt_number window = {sizeof(window), "arg0", 1, 2, 0};
-  take(llmopt_kernel_run(kernel, arrays.data(), arrays.size(), &window, 1), LLMOPT_OK);
-  EXPECT_EQ(o, (std::vector<float>{1, 1, 1, 1, 2, 2, 2, 2}));
-  llmopt_kernel_free(kernel);
 }
 
 TEST(Compiler, SaysWhereASpecIsWrong) {

@@ -36,7 +36,8 @@ protected:
     trace = *std::move(read);
   }
 
-  void add(Server &server, uint64_t index, std::span<const kv::Token> stops = {}) {
+  void add(Server &server, uint64_t index, std::span<const kv::Token> stops = {},
+           uint32_t samples = 1) {
     std::vector<kv::Token> prompt(size_t(trace.requests[index].promptTokens));
     writePrompt(trace, index, prompt);
     for (kv::Token &token : prompt)
@@ -47,8 +48,8 @@ protected:
     params.greedy = index % 3 != 0;
     params.samplingSeed = index;
     params.stopTokens = stops;
-    StatusOr<size_t> added = server.add(params);
-    ASSERT_TRUE(added.ok()) << added.status().toString();
+    Status added = server.addSamples(params, samples);
+    ASSERT_TRUE(added.ok()) << added.toString();
   }
 
   Trace trace;
@@ -82,16 +83,26 @@ ServerOptions pressedOptions() {
   return options;
 }
 
+/// Requests that ended so; `inFlight`: while a row of theirs was in flight.
+uint32_t countEnds(const Server &server, FinishReason reason, bool inFlight = false) {
+  return uint32_t(std::ranges::count_if(server.outcomes, [&](const Outcome &outcome) {
+    return outcome.reason == reason && (outcome.inFlight || !inFlight);
+  }));
+}
+
 void report(const char *name, const Server &server) {
   kv::Counters pages = server.blocks->counters();
   const ServingMetrics &metrics = server.scheduler->metrics();
   fmt::print("{}: {} requests, {} steps, {} tokens computed ({} again), {} preemptions ({} by "
              "swap), {} pages swapped out and {} in, {} evictions of pages that had hits, {} hit "
-             "tokens, {} page copies, {} rows discarded\n",
+             "tokens, {} page copies, {} forks, {} aborts ({} in flight), {} stops ({} in "
+             "flight), {} rows discarded\n",
              name, server.outcomes.size(), server.steps, metrics.tokensComputed,
              metrics.tokensRecomputed, metrics.preemptions, metrics.swapOuts, pages.swappedOutPages,
              pages.swappedInPages, pages.evictedAfterHit, pages.hitTokens, pages.copies,
-             metrics.discardedRows);
+             metrics.forks, countEnds(server, FinishReason::Abort),
+             countEnds(server, FinishReason::Abort, true), countEnds(server, FinishReason::Stop),
+             countEnds(server, FinishReason::Stop, true), metrics.discardedRows);
 }
 
 TEST_F(EndToEnd, EachSequenceIsAsAloneBitForBit) {
@@ -99,13 +110,13 @@ TEST_F(EndToEnd, EachSequenceIsAsAloneBitForBit) {
   TinyModel model(options.spec.model);
   TinyLayers layers(model);
   Server server(options, layers);
-  uint32_t count = requestCount(), aborted = 0, stopped = 0;
+  uint32_t count = requestCount();
   // Beside each fourth request one with the same prompt that is aborted, and one that stops
-  // at the first of some tokens.
+  // at the first of some tokens; each eighth has three samples.
   std::vector<size_t> toAbort;
   const kv::Token stops[] = {3, 77, 150, 201};
   for (uint32_t i = 0; i < count; ++i) {
-    add(server, i);
+    add(server, i, {}, i % 8 == 2 ? 3 : 1);
     if (i % 4 == 1) {
       toAbort.push_back(server.outcomes.size());
       add(server, i);
@@ -123,8 +134,6 @@ TEST_F(EndToEnd, EachSequenceIsAsAloneBitForBit) {
     return;
   for (size_t i = 0; i < server.outcomes.size(); ++i) {
     const Outcome &outcome = server.outcomes[i];
-    aborted += outcome.reason == FinishReason::Abort;
-    stopped += outcome.reason == FinishReason::Stop;
     if (outcome.reason == FinishReason::Length)
       EXPECT_EQ(outcome.answer.tokens.size(), outcome.asked) << i;
     else
@@ -145,8 +154,11 @@ TEST_F(EndToEnd, EachSequenceIsAsAloneBitForBit) {
   EXPECT_GE(pages.swappedInPages, 1000u);
   EXPECT_GE(pages.evictedAfterHit, 20u);
   EXPECT_GT(pages.hitTokens, 0u);
-  EXPECT_GE(aborted, 8u);
-  EXPECT_GE(stopped, 8u);
+  EXPECT_GE(metrics.forks, 10u);
+  EXPECT_GE(countEnds(server, FinishReason::Abort), 8u);
+  EXPECT_GE(countEnds(server, FinishReason::Stop), 8u);
+  EXPECT_GE(countEnds(server, FinishReason::Abort, true), 1u);
+  EXPECT_GE(countEnds(server, FinishReason::Stop, true), 1u);
   EXPECT_GE(metrics.discardedRows, 8u); // ends that landed while a row was in flight
 }
 

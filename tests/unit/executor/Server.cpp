@@ -111,4 +111,5 @@ void Server::onTokens(RequestHandle request, std::span<const kv::Token> tokens, 
 void Server::onFinish(RequestHandle request, FinishReason reason, int64_t) {
   Outcome &outcome = outcomes[indexOf.at(request.slot)];
   outcome.reason = reason;
+  outcome.inFlight = scheduler->request(request.slot).inFlightRows > 0;
 }

@@ -43,6 +43,7 @@ struct Outcome {
   RequestHandle handle;
   Answer answer;
   FinishReason reason = FinishReason::None;
+  bool inFlight = false; ///< it ended while a row of it was in flight
 };
 
 class Server : public RequestListener {

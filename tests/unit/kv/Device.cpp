@@ -122,6 +122,7 @@ EventId Device::newEvent(std::span<const PageMove> moves, StepId after, bool out
   for (const PageMove &move : moves)
     event.moves.push_back({move, out});
   events[++lastEvent] = event;
+  pending[lastEvent].assign(moves.begin(), moves.end());
   return lastEvent;
 }
 
@@ -133,7 +134,12 @@ EventId Device::copyIn(std::span<const PageMove> moves, StepId after) {
   return newEvent(moves, after, false);
 }
 
-bool Device::done(EventId event) { return !events.contains(event) || events[event].ran; }
+bool Device::done(EventId event) {
+  if (events.contains(event) && !events[event].ran)
+    return false;
+  pending.erase(event);
+  return true;
+}
 
 void Device::runEvent(Event &event) {
   if (event.ran)

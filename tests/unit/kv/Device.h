@@ -33,6 +33,7 @@ struct Client {
   uint32_t prompt = 0;
   uint32_t computed = 0;  ///< on the device
   uint32_t scheduled = 0; ///< prompt tokens that the host has scheduled
+  bool out = false;       ///< its pages are in host memory, or on their way there
   /// Content that the next row has to bring to its place first: position, tag.
   std::vector<std::pair<uint32_t, Tag>> unsettled;
 
@@ -69,6 +70,12 @@ public:
   EventId copyOut(std::span<const PageMove> moves, StepId after) override;
   EventId copyIn(std::span<const PageMove> moves, StepId after) override;
   bool done(EventId event) override;
+  /// Of copies that nobody has found to be done.
+  template <typename Visit> void forEachMove(Visit visit) const {
+    for (const auto &[event, moves] : pending)
+      for (const PageMove &move : moves)
+        visit(move);
+  }
 
   /// Takes a closed step with its rows.
   void submit(const StepTables &tables, std::deque<RowWork> rows);
@@ -111,6 +118,7 @@ private:
   std::vector<Tag> memory, host;
   std::vector<std::vector<std::vector<PageId>>> tables; ///< [group][slot][page]
   std::map<EventId, Event> events;
+  std::map<EventId, std::vector<PageMove>> pending; ///< not known to be done
   EventId lastEvent = 0;
   std::deque<StepWork> steps;
   StepId ran = 0;

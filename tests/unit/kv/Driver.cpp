@@ -72,7 +72,7 @@ ManagerOptions randomOptions(Random &random) {
 }
 
 Driver::Driver(const ManagerOptions &options, Random random)
-    : options(options), random(random), device(options) {
+    : options(options), random(random), device(options), model(options) {
   StatusOr<std::unique_ptr<BlockManager>> made = BlockManager::create(options, &device);
   if (!made)
     error = made.status().toString();
@@ -94,12 +94,17 @@ bool Driver::step() {
   return error.empty();
 }
 
-void Driver::verify() {
-  std::map<Model::Page, uint32_t> pinned;
+Model::Others Driver::others() const {
+  Model::Others others;
   for (const Incoming &incoming : transfers)
     for (const Model::Page &page : incoming.pages)
-      ++pinned[page];
-  if (std::string wrong = model.compare(*manager, clients, pinned, true); !wrong.empty())
+      ++others.pinned[page];
+  device.forEachMove([&](const PageMove &move) { ++others.moving[{move.group, move.device}]; });
+  return others;
+}
+
+void Driver::verify() {
+  if (std::string wrong = model.compare(*manager, clients, others()); !wrong.empty())
     fail(wrong);
   if (!device.error.empty())
     fail(device.error);
@@ -317,6 +322,8 @@ void Driver::close() {
   say("close step {}: {} deltas, {} copies, {} waits", tables.step, tables.deltas.size(),
       tables.copies.size(), tables.waits.size());
   unfinished.push_back(tables.step);
+  if (std::string wrong = model.compareTold(tables, *manager, clients, others()); !wrong.empty())
+    fail(wrong);
   device.submit(tables, std::move(rows));
   rows.clear();
   if (random.oneIn(2))

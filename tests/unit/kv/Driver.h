@@ -25,29 +25,43 @@ private:
   std::span<const uint8_t> bytes;
 };
 
-/// Page -> owners, by walking the tables of all clients anew after each call. Knows
-/// nothing of lists, counts or hashes.
+/// Page -> owners, anew after each call. Knows nothing of lists, counts or hashes. Who has a page:
+/// clients, by the tables of the manager and, whenever a step is closed, by what the device was
+/// told of them alone; copies that were started and not yet found to be done; transfers. Nobody
+/// else: each page has as many references as owners.
 class Model {
 public:
   using Page = std::pair<uint32_t, PageId>;
+  struct Others {
+    std::map<Page, uint32_t> pinned; ///< by transfers
+    std::map<Page, uint32_t> moving; ///< by copies to and from host memory
+  };
 
+  explicit Model(const ManagerOptions &options);
   /// Unfinished steps may touch these pages until `step` is complete.
   void holdUntil(const std::set<Page> &pages, StepId step);
   void completeStep(StepId step);
-  void clear();
-  /// Compares with the pool; the first disagreement, or empty. `jobs`: copies under
-  /// way may own pages besides.
+  /// The open step does not run: what it touched waits for the next one.
+  void cancelStep(StepId step) { cancelled = step; }
+  /// Compares with the pool; the first disagreement, or empty.
   std::string compare(const BlockManager &manager,
-                      const std::vector<std::shared_ptr<Client>> &clients,
-                      const std::map<Page, uint32_t> &pinned, bool jobs);
+                      const std::vector<std::shared_ptr<Client>> &clients, const Others &others);
+  /// The same by the tables that the device was told of, these last.
+  std::string compareTold(const StepTables &told, const BlockManager &manager,
+                          const std::vector<std::shared_ptr<Client>> &clients,
+                          const Others &others);
 
   static std::set<Page> pagesOf(const BlockManager &manager, SequenceId id);
 
 private:
+  using Owners = std::map<Page, std::set<const Client *>>;
   std::string compareBytes(const BlockManager &manager) const;
+  static std::string compareCounts(const Pool &pool, const Owners &owners, const Others &others);
 
-  std::map<Page, std::set<const Client *>> owners;
+  Owners owners;
   std::map<Page, StepId> held;
+  StepId cancelled = 0, newest = 0;                     ///< steps: given up last, closed last
+  std::vector<std::vector<std::vector<PageId>>> tables; ///< as told: [group][slot][page]
 };
 
 class Driver {
@@ -102,6 +116,7 @@ private:
   void rare();
   void fail(const std::string &what);
   void verify();
+  Model::Others others() const;
   template <typename... Args> void say(fmt::format_string<Args...> format, Args &&...args) {
     if (talk)
       fmt::print(stderr, "{}: {}\n", calls, fmt::format(format, std::forward<Args>(args)...));

@@ -16,12 +16,14 @@ void Driver::swap() {
     say("swap out slot {}: {}", client->id.slot, toString(reply));
     if (reply != Reply::Ok)
       return;
+    client->out = true;
     for (const RowWork &row : rows)
       if (row.client == client && row.prefill)
         client->scheduled -= row.slots;
     std::erase_if(rows, [&](const RowWork &row) { return row.client == client; });
   } else {
-    [[maybe_unused]] Reply reply = manager->swapIn(client->id);
+    Reply reply = manager->swapIn(client->id);
+    client->out = reply != Reply::Ok;
     say("swap in slot {}: {}", client->id.slot, toString(reply));
   }
 }
@@ -131,6 +133,7 @@ void Driver::rare() {
         if (row.prefill)
           row.client->scheduled -= row.slots;
       rows.clear();
+      model.cancelStep(manager->currentStep());
       expect(manager->cancelStep() == Reply::Ok, "cancel");
     }
     return;

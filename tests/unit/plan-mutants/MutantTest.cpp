@@ -1,5 +1,6 @@
 // Each mistake of runtime/plan/Mutants.h, switched on, is noticed by the check of random plans.
 #include "runtime/plan/Mutants.h"
+#include "tests/unit/plan/CascadeCheck.h"
 #include "tests/unit/plan/RandomPlans.h"
 
 #include <gtest/gtest-spi.h>
@@ -22,6 +23,8 @@ std::string findings(uint32_t seed) {
     BatchShape batch = randomBatch(random);
     if (StatusOr<Plan> plan = makePlan(program, batch, {}, options))
       checkPlan(program, batch, {}, options, *plan);
+    RandomCascade shared = randomCascade(seed);
+    planAndCheck(shared.program, shared.tree, shared.options);
   }
   return results.size() ? results.GetTestPartResult(0).message() : "";
 }

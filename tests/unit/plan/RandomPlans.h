@@ -55,6 +55,8 @@ inline PlanOptions randomOptions(Random &random) {
   options.splitKeys = random.pick(0, 1) ? 0 : random.pick(1, 2000);
   if (random.pick(0, 2) == 0)
     options.maxPartialRows = random.pickLength(100000);
+  // Of batches without a tree: changes nothing but the room.
+  options.cascadeLevels = random.pick(0, 1) ? 0 : random.pick(1, 4);
   return options;
 }
 

@@ -6,9 +6,10 @@ namespace {
 
 void play(const Load &load) {
   SCOPED_TRACE(fmt::format("D {} drafts {} policy {} swap {} aborts {} cache {} windows {} samples "
-                           "{} events {} seed {}",
+                           "{} events {} second level {} seed {}",
                            load.steps, load.drafts, toString(load.policy), load.swap, load.aborts,
-                           load.cache, load.windows, load.samples, load.events, load.seed));
+                           load.cache, load.windows, load.samples, load.events, load.secondLevel,
+                           load.seed));
   RandomLoad(load).play([] { return testing::Test::HasFailure(); });
 }
 
@@ -32,6 +33,7 @@ TEST(Property, RandomLoadsKeepEveryPromise) {
           load.tree = seed % 5 == 0;
           load.samples = seed % 2 == 0;
           load.events = seed % 4 == 1;
+          load.secondLevel = load.cache && seed % 3 == 1;
           load.seed = ++seed;
           play(load);
           if (testing::Test::HasFailure())

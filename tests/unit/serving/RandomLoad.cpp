@@ -6,7 +6,9 @@ StoryOptions RandomLoad::optionsOf(const Load &load) {
   StoryOptions options;
   options.pages = 24;
   options.cache = load.cache;
-  options.hostPages = load.swap ? 16 : 0;
+  options.hostPages = load.swap || load.secondLevel ? 16 : 0;
+  options.demoteBelow = load.secondLevel ? 10 : 0;
+  options.cacheEvents = load.secondLevel ? 8 : 0;
   options.acceptance = 0.6;
   options.scheduler.policy = load.policy;
   options.scheduler.stepsInFlight = load.steps;
@@ -51,7 +53,7 @@ void RandomLoad::add() {
   ask.stream = upTo(2) ? UINT32_MAX : upTo(3);
   ask.seed = random();
   std::string group(1, name);
-  while (load.samples && next < kNames.size() && group.size() < 4 && upTo(2))
+  while (load.samples && next < most && group.size() < 4 && upTo(2))
     group += kNames[next++];
   if (load.events) {
     if (upTo(4) == 0) {
@@ -96,6 +98,19 @@ void RandomLoad::peerWorks() {
   if (!over.empty() && upTo(4) == 0)
     EXPECT_FALSE(story.scheduler->transferDone(over[upTo(uint32_t(over.size()))], 3))
         << "a late note counts";
+}
+
+void RandomLoad::copiesEnd() {
+  if (uint64_t &finished = story.mover.finished; finished > story.mover.started())
+    finished = story.mover.started(); // from now on one by one
+  else if (finished < story.mover.started() && upTo(3) == 0)
+    ++finished;
+  if (upTo(60) == 0)
+    story.scheduler->resetCache();
+  kv::CacheEvent event;
+  if (upTo(4) == 0)
+    while (story.scheduler->nextCacheEvent(event))
+      ;
 }
 
 void RandomLoad::launch() {
@@ -181,17 +196,19 @@ void RandomLoad::checkEnds() {
 void RandomLoad::play(const std::function<bool()> &stop) {
   constexpr uint64_t kMostTurns = 60'000;
   uint64_t turns = 0;
-  while (next < kNames.size() || !story.scheduler->idle()) {
+  while (next < most || !story.scheduler->idle()) {
     if (++turns == kMostTurns) {
       ADD_FAILURE() << "the load does not end";
       return;
     }
-    while (next < kNames.size() && (story.scheduler->idle() || upTo(3) == 0))
+    while (next < most && (story.scheduler->idle() || upTo(3) == 0))
       add();
     if (load.aborts && upTo(25) == 0)
       abortSomebody();
     if (load.events)
       peerWorks();
+    if (load.secondLevel)
+      copiesEnd();
     bool full = story.scheduler->stepsInFlight() == load.steps;
     uint64_t before = story.steps;
     if (!full && upTo(2) == 0) {
@@ -210,6 +227,8 @@ void RandomLoad::play(const std::function<bool()> &stop) {
     EXPECT_TRUE(story.scheduler->transferFailed(incoming.back().transfer));
     incoming.pop_back();
   }
+  story.mover.finished = UINT64_MAX;
+  EXPECT_TRUE(story.scheduler->schedule(story.now).empty());
   uint64_t positions = 0, given = 0, gaps = 0;
   for (size_t i = 0; i < next; ++i) {
     char name = kNames[i];

@@ -17,13 +17,36 @@ struct Load {
   bool swap = false, aborts = false, cache = true, windows = false, tree = false;
   /// Several samples of a prompt; stops, deadlines, filters, failing rows and transfers.
   bool samples = false, events = false;
+  /// Cached pages go to host memory, copies end late, and the cache is reset now and then.
+  bool secondLevel = false;
+  uint32_t requests = UINT32_MAX; ///< as many as there are names, at most
   uint64_t seed = 0;
+  std::span<const uint8_t> bytes; ///< of a fuzzer: the first choices
+};
+
+/// Choices from the bytes of a fuzzer, as long as there are any, then from a seed.
+class Choices {
+public:
+  explicit Choices(const Load &load) : random(load.seed), bytes(load.bytes) {}
+  uint64_t operator()() {
+    if (bytes.empty())
+      return random();
+    uint64_t value = bytes[0];
+    bytes = bytes.subspan(1);
+    return value;
+  }
+
+private:
+  std::mt19937_64 random;
+  std::span<const uint8_t> bytes;
 };
 
 /// Plays one load. What is wrong is a failure of the running test.
 class RandomLoad : public TokenFilter, public KvConnector {
 public:
-  explicit RandomLoad(const Load &load) : load(load), random(load.seed), story(optionsOf(load)) {}
+  explicit RandomLoad(const Load &load)
+      : load(load), random(load), story(optionsOf(load)),
+        most(std::min<size_t>(load.requests, kNames.size())) {}
 
   /// Until all has ended, or `stop` says that enough is known.
   void play(const std::function<bool()> &stop);
@@ -54,6 +77,7 @@ private:
   void add();
   void abortSomebody();
   void peerWorks();
+  void copiesEnd();
   void launch();
   void land();
   void checkEnds();
@@ -63,8 +87,9 @@ private:
       "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789";
 
   Load load;
-  std::mt19937_64 random;
+  Choices random;
   Story story;
+  size_t most; ///< requests
   size_t next = 0;
   std::map<char, uint64_t> bornAt, boundOf;
   std::map<char, uint32_t> stopAt;

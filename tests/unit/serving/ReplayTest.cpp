@@ -113,6 +113,26 @@ TEST(Replay, StepsInFlightSpeculationAndSwapChangeNoToken) {
       }
 }
 
+TEST(Replay, HostMemoryKeepsWhatPagesDoNot) {
+  LLMOPT_NEEDS_TEST_DATA();
+  uint64_t hits[2], demoted[2];
+  for (bool secondLevel : {false, true}) {
+    ReplayOptions options = optionsFor(9000, 16);
+    options.hostBytes = uint64_t(1) << 36;
+    options.secondLevel = secondLevel;
+    options.checkEvery = 500;
+    auto report = replayFile("mooncake_conversation_first5000.jsonl.gz", options, 300);
+    ASSERT_TRUE(report.ok()) << report.status().toString();
+    EXPECT_EQ(report->finished, report->requests);
+    hits[secondLevel] = report->metrics.prefixPageHits;
+    demoted[secondLevel] = report->metrics.pagesDemoted;
+    EXPECT_EQ(report->metrics.hostPageHits > 0, secondLevel);
+  }
+  EXPECT_EQ(demoted[0], 0u);
+  EXPECT_GT(demoted[1], 1000u);
+  EXPECT_GT(hits[1], hits[0]);
+}
+
 TEST_F(Replays, SaysWhenTheLoadIsMoreThanTheDeviceServes) {
   std::string text = "TIMESTAMP,ContextTokens,GeneratedTokens\n";
   for (int second = 0; second < 50; ++second)

@@ -21,6 +21,7 @@ using namespace llmopt::runtime;
 struct StoryOptions {
   uint32_t pages = 64, pageSize = 4, maxTokens = 4096;
   uint64_t hostPages = 0;
+  uint32_t demoteBelow = 0, cacheEvents = 0;
   uint32_t maxSequences = 0; ///< 0: twice what may run
   double acceptance = 0;
   bool cache = true;
@@ -36,12 +37,15 @@ struct StoryOptions {
   }
 };
 
-/// Copies pages at once.
+/// Copies pages at once, or when the test says so.
 class InstantMover : public kv::PageMover {
 public:
   kv::EventId copyOut(std::span<const kv::PageMove>, kv::StepId) override { return ++events; }
   kv::EventId copyIn(std::span<const kv::PageMove>, kv::StepId) override { return ++events; }
-  bool done(kv::EventId) override { return true; }
+  bool done(kv::EventId event) override { return event <= finished; }
+
+  kv::EventId finished = UINT64_MAX;
+  kv::EventId started() const { return events; }
 
 private:
   kv::EventId events = 0;
@@ -77,6 +81,8 @@ public:
     manager.maxStepsInFlight = options.scheduler.stepsInFlight;
     manager.maxDraft = options.scheduler.maxDraft();
     manager.cache.enabled = options.cache;
+    manager.cache.events = options.cacheEvents;
+    manager.demoteBelow = options.demoteBelow;
     auto made = kv::BlockManager::create(manager, &mover);
     EXPECT_TRUE(made.ok()) << made.status().toString();
     blocks = std::move(*made);
