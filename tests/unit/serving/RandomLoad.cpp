@@ -50,6 +50,7 @@ void RandomLoad::add() {
   ask.adapter = upTo(4);
   ask.stream = upTo(2) ? UINT32_MAX : upTo(3);
   ask.seed = random();
+  ask.neverInsert = load.samples && upTo(4) == 0;
   std::string group(1, name);
   while (load.samples && next < kNames.size() && group.size() < 4 && upTo(2))
     group += kNames[next++];
@@ -96,6 +97,17 @@ void RandomLoad::peerWorks() {
   if (!over.empty() && upTo(4) == 0)
     EXPECT_FALSE(story.scheduler->transferDone(over[upTo(uint32_t(over.size()))], 3))
         << "a late note counts";
+}
+
+/// With the request's adapter.
+void RandomLoad::peerWrites(const IncomingKv &given) {
+  const Ask &ask = story.asked[story.names[given.request.slot]];
+  for (uint32_t g = 0; g < story.blocks->options().groups.size(); ++g) {
+    uint32_t size = story.blocks->options().groups[g].pageSize;
+    for (uint32_t page = given.first / size; page * size < given.first + given.count; ++page)
+      story.mover.owners.write(g, story.blocks->pageAt(given.sequence, g, page),
+                               story.ownerOf(ask));
+  }
 }
 
 void RandomLoad::launch() {

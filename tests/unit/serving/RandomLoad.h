@@ -39,6 +39,7 @@ public:
   bool start(const IncomingKv &given) override {
     if (upTo(4) == 0)
       return false;
+    peerWrites(given);
     incoming.push_back(given);
     return true;
   }
@@ -54,6 +55,7 @@ private:
   void add();
   void abortSomebody();
   void peerWorks();
+  void peerWrites(const IncomingKv &given);
   void launch();
   void land();
   void checkEnds();
