@@ -76,7 +76,14 @@ Status takeGroups(const llmopt_server_options &from, ServerOptions &options) {
     group.pages.pageSize = given.page_size;
     group.pages.window = given.window;
     group.pages.sink = given.sink;
-    group.pages.kind = given.window ? kv::GroupKind::Window : kv::GroupKind::Full;
+    group.pages.chunk = given.chunk;
+    if (given.window && given.chunk)
+      return invalidArgument("a layer group has a window of {} keys and chunks of {}; one of them "
+                             "is allowed",
+                             given.window, given.chunk);
+    group.pages.kind = given.window  ? kv::GroupKind::Window
+                       : given.chunk ? kv::GroupKind::Chunked
+                                     : kv::GroupKind::Full;
     group.appendKernel = given.append_kernel;
   }
   for (size_t i = 0; i < from.rules_n; ++i) {

@@ -98,7 +98,8 @@ llmopt_status *llmopt_kernel_run(llmopt_kernel *kernel, const llmopt_array *arra
 
 typedef enum llmopt_phase { LLMOPT_PREFILL = 0, LLMOPT_DECODE = 1, LLMOPT_VERIFY = 2 } llmopt_phase;
 
-/* Layers that share block tables. window 0: every earlier key is visible. */
+/* Layers that share block tables. window 0 and chunk 0: every earlier key is visible. The kernels'
+ * masks may see no key that the group gives back: such a kernel is InvalidArgument. */
 typedef struct llmopt_layer_group {
   size_t struct_size;
   const uint32_t *layers; /* of the model */
@@ -107,6 +108,7 @@ typedef struct llmopt_layer_group {
   uint32_t query_heads, kv_heads, key_dim, value_dim;
   uint32_t page_size, window, sink;
   const char *append_kernel;
+  uint32_t chunk; /* keys of the query's own chunk of so many positions; not with a window */
 } llmopt_layer_group;
 
 /* Rows of a phase with min_queries to max_queries tokens run on a kernel of the name. */

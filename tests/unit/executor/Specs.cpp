@@ -33,6 +33,8 @@ Status failed(llvm::Error error) {
 } // namespace
 
 std::string llmopt::test::maskOf(const TinyGroup &group, const char *order) {
+  if (group.chunk)
+    return fmt::format("{} and chunked<{}>", order, group.chunk);
   if (!group.window)
     return order;
   if (!group.sink)
@@ -110,6 +112,9 @@ LayerGroup llmopt::test::layerGroup(const TinyConfig &model, const TinyGroup &fr
   group.pages.pageSize = from.pageSize;
   group.pages.window = from.window;
   group.pages.sink = from.sink;
+  if (from.chunk)
+    group.pages.kind = kv::GroupKind::Chunked;
+  group.pages.chunk = from.chunk;
   group.interleaved = from.interleaved;
   if (from.headMajor)
     group.kvOrder = bundle::KvOrder::HeadMajor;

@@ -15,6 +15,7 @@ struct TinyGroup {
   uint32_t pageSize = 16;
   uint32_t window = 0, sink = 0; ///< window 0: every key
   bool headMajor = false, interleaved = false, indptr = false;
+  uint32_t chunk = 0; ///< with window 0; 0: no chunks
 };
 
 struct SpecOptions {
