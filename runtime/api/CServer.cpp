@@ -113,6 +113,18 @@ Status takeOptions(const llmopt_server_options &from, ServerOptions &options) {
   return {};
 }
 
+Status takeMedia(const llmopt_request &from, std::vector<kv::MediaSpan> &media) {
+  for (size_t i = 0; i < from.media_n; ++i) {
+    llmopt_medium given;
+    LLMOPT_RETURN_IF_ERROR(takeAt(from.media, i, "a medium", given));
+    if (given.digest_n)
+      LLMOPT_RETURN_IF_ERROR(notNull(given.digest, "the digest of a medium"));
+    media.push_back({given.begin, given.end, {}});
+    media.back().digest.assign(static_cast<const char *>(given.digest), given.digest_n);
+  }
+  return {};
+}
+
 Status checkModel(const llmopt_model &model) {
   bool whole = model.begin && model.project && model.absorb && model.finish && model.sample;
   return whole ? Status() : invalidArgument("the model lacks a callback; all five are needed");
@@ -184,6 +196,10 @@ llmopt_status *llmopt_server_submit(llmopt_server *server, const llmopt_request 
     params.samplingSeed = given.seed;
     params.greedy = given.greedy != 0;
     params.stopTokens = {given.stop_tokens, given.stop_tokens_n};
+    params.neverInsert = given.never_insert != 0;
+    std::vector<kv::MediaSpan> media;
+    LLMOPT_RETURN_IF_ERROR(takeMedia(given, media));
+    params.media = media;
     StatusOr<uint64_t> submitted =
         server->server->submit(params, given.samples ? given.samples : 1);
     if (!submitted)

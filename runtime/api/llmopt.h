@@ -190,6 +190,15 @@ llmopt_status *llmopt_server_new(llmopt_device *device, const llmopt_server_opti
                                  const llmopt_model *model, llmopt_server **server);
 void llmopt_server_free(llmopt_server *server);
 
+/* An image, a sound, ... that tokens [begin, end) of a prompt stand for. `digest`: a hash of the
+ * content, of at least a byte. */
+typedef struct llmopt_medium {
+  size_t struct_size;
+  uint32_t begin, end;
+  const void *digest;
+  size_t digest_n;
+} llmopt_medium;
+
 typedef struct llmopt_request {
   size_t struct_size;
   const uint32_t *prompt; /* copied; tokens below 2^31 */
@@ -203,6 +212,9 @@ typedef struct llmopt_request {
   /* Answers to this prompt, which is computed once (0: one). Their ids are `id`, `id` + 1, ...,
    * their seeds `seed`, `seed` + 1, ...; each ends by itself. */
   uint32_t samples;
+  int32_t never_insert;       /* its pages are never found by others */
+  const llmopt_medium *media; /* copied; in order, none over another */
+  size_t media_n;
 } llmopt_request;
 
 /* InvalidArgument for an empty or too long prompt, ResourceExhausted where the queue is full or

@@ -348,6 +348,54 @@ TEST_F(CApi, RefusesWhatIsWrongAndSaysWhat) {
   EXPECT_EQ(llmopt_api_version(), uint32_t(LLMOPT_API_VERSION));
 }
 
+// Sizes are products of the caller's numbers: none of them wraps around to a small one.
+TEST_F(CApi, NumbersWhoseSizesOverflowAreRefused) {
+  options.pages = uint64_t{1} << 60;
+  EXPECT_EQ(create(LLMOPT_INVALID_ARGUMENT),
+            "1152921504606846976 pages; 1 to 2147483646 are allowed");
+  std::swap(options.pages, options.host_pages);
+  EXPECT_NE(create(LLMOPT_INVALID_ARGUMENT).find(" host pages;"), std::string::npos);
+  options.max_running = uint32_t{1} << 31; // times two, with host pages
+  options.host_pages = 64;
+  EXPECT_NE(create(LLMOPT_INVALID_ARGUMENT).find("4294967295 sequences"), std::string::npos);
+  options.max_running = 0;
+  group.key_dim = group.value_dim = group.kv_heads = uint32_t{1} << 31;
+  EXPECT_NE(create(LLMOPT_INVALID_ARGUMENT).find("18446744073709551615 bytes"), std::string::npos);
+}
+
+TEST_F(CApi, MediaAndWhatIsNeverInsertedKeepPromptsApart) {
+  create(LLMOPT_OK);
+  std::vector<uint32_t> prompt = somePrompt(1);
+  llmopt_medium medium = {sizeof(medium), 20, 30, "cat", 3};
+  llmopt_request request = {};
+  request.struct_size = sizeof(request);
+  request.prompt = prompt.data();
+  request.prompt_n = prompt.size();
+  request.max_new_tokens = 1;
+  uint64_t id = 0, hits = 0;
+  auto newHits = [&] {
+    take(llmopt_server_submit(server, &request, &id), LLMOPT_OK);
+    runOut();
+    std::string text = llmopt_server_metrics(server), name = "\nllmopt:prefix_cache_hits_total ";
+    uint64_t all = std::stoull(text.substr(text.find(name) + name.size()));
+    return all - std::exchange(hits, all);
+  };
+  request.never_insert = 1;
+  EXPECT_EQ(newHits(), 0u);
+  EXPECT_EQ(newHits(), 0u);
+  request.never_insert = 0;
+  request.media = &medium;
+  request.media_n = 1;
+  EXPECT_EQ(newHits(), 0u);
+  EXPECT_EQ(newHits(), 64u) << "its whole pages";
+  medium.digest = "dog";
+  EXPECT_EQ(newHits(), 16u) << "the page before it";
+  medium.digest_n = 0;
+  EXPECT_EQ(take(llmopt_server_submit(server, &request, &id), LLMOPT_INVALID_ARGUMENT),
+            "a medium with a digest of 0 bytes stands for tokens 20 to 30 of 71; each has a digest "
+            "and tokens of the prompt behind those of the one before");
+}
+
 // One server meets every code; after each it serves another request (docs/status-codes.md).
 TEST_F(CApi, EachCodeIsProvokedAndTheServerServesOn) {
   options.max_length = 200;
