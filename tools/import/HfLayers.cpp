@@ -77,7 +77,7 @@ private:
     return {};
   }
 
-  /// nemotron_h: '*' is an attention layer, other letters are none.
+  /// nemotron_h: '*' is an attention layer, 'M' Mamba, the others keep nothing.
   Status fromOverridePattern() {
     LLMOPT_ASSIGN(pattern, config.string("hybrid_override_pattern"));
     if (!pattern)
@@ -86,7 +86,9 @@ private:
     for (char letter : *pattern) {
       if (std::string_view("M*-E").find(letter) == std::string_view::npos)
         return config.wrong("hybrid_override_pattern", "the letters M, *, - and E are allowed");
-      result.layers.push_back(letter == '*' ? local() : LayerClass::NoAttention);
+      result.layers.push_back(letter == '*'   ? local()
+                              : letter == 'M' ? LayerClass::Recurrent
+                                              : LayerClass::NoAttention);
     }
     return {};
   }
@@ -119,7 +121,7 @@ private:
                           "layer_types names chunked_attention, which needs it");
     }
     if (name == "conv" || name == "mamba")
-      return LayerClass::NoAttention;
+      return LayerClass::Recurrent;
     if (name == "linear_attention")
       return config.unsupported("linear attention (layer_types names linear_attention)");
     return makeStatus(kUnsupported,
