@@ -9,6 +9,7 @@
 #include "tools/llm-opt/ShapeOption.h"
 #include "tools/llm-opt/SpecFile.h"
 #include "tools/llm-opt/StagedCall.h"
+#include "tools/llm-opt/Validators.h"
 #include "tools/llm-opt/Work.h"
 
 #include <fmt/format.h>
@@ -202,7 +203,7 @@ int benchCommand(int argc, char **argv) {
       ->allow_extra_args(false);
   app.add_option("--repeats", options.repeats, "runs that are timed; the median counts (20)")
       ->check(positive());
-  app.add_option("--seed", options.seed, "of the random data")->check(CLI::NonNegativeNumber);
+  app.add_option("--seed", options.seed, "of the random data")->check(notNegative());
   app.add_flag("--graph", options.graph, "replay a captured graph");
   app.add_flag("--check", options.check, "hold the result against the oracle as well");
   app.add_flag("--json", options.json, "one JSON object a shape");

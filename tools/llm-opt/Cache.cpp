@@ -3,6 +3,7 @@
 #include "tools/llm-opt/Command.h"
 #include "tools/llm-opt/Options.h"
 #include "tools/llm-opt/SpecFile.h"
+#include "tools/llm-opt/Validators.h"
 
 #include <fmt/chrono.h>
 #include <fmt/format.h>
@@ -88,7 +89,7 @@ int cacheCommand(int argc, char **argv) {
   CLI::App *gc = app.add_subcommand("gc", "remove entries until the rest fits the limit, and what "
                                           "killed processes left");
   gc->add_option("--limit", options.limit, "bytes to keep (LLMOPT_CACHE_LIMIT, or 1 GiB)")
-      ->check(CLI::NonNegativeNumber);
+      ->check(notNegative());
   CLI::App *out = app.add_subcommand("export", "write entries as .bundle files into a folder");
   out->add_option("DIR", options.path, "folder to write to")->required();
   out->add_option("--key", options.keys, "only these keys");

@@ -6,6 +6,7 @@
 #include "tools/llm-opt/Place.h"
 #include "tools/llm-opt/Runner.h"
 #include "tools/llm-opt/SpecFile.h"
+#include "tools/llm-opt/Validators.h"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -59,9 +60,9 @@ int fuzzCommand(int argc, char **argv) {
   std::string device = "auto";
   bool json = false, keepGoing = false;
   app.add_option("--seed", seed, "of all specs; spec n has a seed made of this one and n")
-      ->check(CLI::NonNegativeNumber);
+      ->check(notNegative());
   app.add_option("--first", first, "number of the first spec, to run a part of a seed's specs")
-      ->check(CLI::NonNegativeNumber);
+      ->check(notNegative());
   app.add_option("--count", count, "specs")->check(positive());
   app.add_option("--shapes", shapes, "random shapes for each spec")->check(positive());
   app.add_option("--device", device, kDeviceHelp);

@@ -8,6 +8,7 @@
 #include "tools/llm-opt/SimLaunch.h"
 #include "tools/llm-opt/SimProfile.h"
 #include "tools/llm-opt/SimSource.h"
+#include "tools/llm-opt/Validators.h"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -153,7 +154,7 @@ int simCommand(int argc, char **argv) {
   app.add_flag("--json", settings.json, "print JSON");
   app.add_option("--threads", settings.options.threads, "host threads; 0: all");
   app.add_option("--seed", settings.options.seed, "other than 0: another order of blocks and warps")
-      ->check(CLI::NonNegativeNumber);
+      ->check(notNegative());
   app.add_option("--orders", settings.options.orders,
                  "run in that many orders; results that differ are a fault (1)")
       ->check(positive());

@@ -8,6 +8,7 @@
 #include "tools/llm-opt/Replays.h"
 #include "tools/llm-opt/ShapeOption.h"
 #include "tools/llm-opt/SpecFile.h"
+#include "tools/llm-opt/Validators.h"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -129,8 +130,7 @@ int verifyCommand(int argc, char **argv) {
   app.add_option("--device", options.device, kDeviceHelp);
   app.add_option("--func", options.function, "the spec function; default: all of a file");
   CLI::Option *shape = app.add_option("--shape", options.shape, kShapeHelp);
-  app.add_option("--seed", options.seed, "of the random data and shapes")
-      ->check(CLI::NonNegativeNumber);
+  app.add_option("--seed", options.seed, "of the random data and shapes")->check(notNegative());
   app.add_option("--count", options.count, "random shapes, all on one compiled program (20)")
       ->check(positive());
   app.add_option("--cases", options.cases, "random, or hard: the shapes that break kernels as well")
