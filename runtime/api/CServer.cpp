@@ -82,7 +82,14 @@ Status takeGroups(const llmopt_server_options &from, ServerOptions &options) {
     group.pages.pageSize = given.page_size;
     group.pages.window = given.window;
     group.pages.sink = given.sink;
-    group.pages.kind = given.window ? kv::GroupKind::Window : kv::GroupKind::Full;
+    group.pages.chunk = given.chunk;
+    if (given.window && given.chunk)
+      return invalidArgument("a layer group has a window of {} keys and chunks of {}; one of them "
+                             "is allowed",
+                             given.window, given.chunk);
+    group.pages.kind = given.window  ? kv::GroupKind::Window
+                       : given.chunk ? kv::GroupKind::Chunked
+                                     : kv::GroupKind::Full;
     group.appendKernel = given.append_kernel;
   }
   for (size_t i = 0; i < from.rules_n; ++i) {
@@ -140,6 +147,18 @@ Status takeOptions(const llmopt_server_options &from, ServerOptions &options) {
   set(options.scheduler.stepsInFlight, from.steps_in_flight);
   options.prefixCache = !from.no_prefix_cache;
   options.cacheSeed = from.cache_seed;
+  return {};
+}
+
+Status takeMedia(const llmopt_request &from, std::vector<kv::MediaSpan> &media) {
+  for (size_t i = 0; i < from.media_n; ++i) {
+    llmopt_medium given;
+    LLMOPT_RETURN_IF_ERROR(takeAt(from.media, i, "a medium", given));
+    if (given.digest_n)
+      LLMOPT_RETURN_IF_ERROR(notNull(given.digest, "the digest of a medium"));
+    media.push_back({given.begin, given.end, {}});
+    media.back().digest.assign(static_cast<const char *>(given.digest), given.digest_n);
+  }
   return {};
 }
 
@@ -239,10 +258,12 @@ llmopt_status *llmopt_server_submit(llmopt_server *server, const llmopt_request 
       params.deadlineNs =
           now + int64_t(std::min<uint64_t>(given.deadline_ns, uint64_t(kNoDeadline - 1 - now)));
     params.adapter = given.adapter;
-    if (given.adapter)
-      params.key.adapter = std::to_string(given.adapter);
     params.key.adapterVersion = given.adapter_version;
     params.key.salt = given.salt ? given.salt : "";
+    params.neverInsert = given.never_insert != 0;
+    std::vector<kv::MediaSpan> media;
+    LLMOPT_RETURN_IF_ERROR(takeMedia(given, media));
+    params.media = media;
     StatusOr<uint64_t> submitted =
         server->server->submit(params, given.samples ? given.samples : 1);
     if (!submitted)

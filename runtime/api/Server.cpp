@@ -1,5 +1,7 @@
 #include "runtime/api/Server.h"
 
+#include "runtime/base/Checked.h"
+
 #include <algorithm>
 #include <thread>
 
@@ -12,13 +14,13 @@ ExecutorOptions executorOptions(ServerOptions &options) {
   const SchedulerOptions &scheduler = options.scheduler;
   for (LayerGroup &group : options.groups) {
     if (!group.pages.dataBytes)
-      group.pages.dataBytes = group.layers.size() * group.layerBytes();
+      group.pages.dataBytes = productOrMost(group.layerBytes(), group.layers.size());
     made.memory.groups.push_back(group.pages);
   }
   kv::ManagerOptions &memory = made.memory;
-  memory.maxSequences = scheduler.maxRunning * (options.hostPages ? 2 : 1);
+  memory.maxSequences = productOrMost(scheduler.maxRunning, options.hostPages ? 2 : 1);
   memory.maxDraft = scheduler.maxDraft();
-  memory.maxTokens = scheduler.maxLength + memory.maxDraft;
+  memory.maxTokens = sumOrMost(scheduler.maxLength, memory.maxDraft);
   memory.maxStepsInFlight = scheduler.stepsInFlight;
   memory.cache.enabled = options.prefixCache;
   memory.cache.seed = options.cacheSeed;
@@ -43,7 +45,10 @@ StatusOr<std::unique_ptr<Server>> Server::create(std::shared_ptr<Device> device,
                                                  ModelLayers &model) {
   std::unique_ptr<Server> server(new Server());
   ExecutorOptions made = executorOptions(options);
-  LLMOPT_RETURN_IF_ERROR(kv::validate(made.memory.groups));
+  LLMOPT_RETURN_IF_ERROR(kv::validate(made.memory)); // before the executor takes memory by them
+  LLMOPT_RETURN_IF_ERROR(kv::checkPages(options.pages));
+  if (options.hostPages)
+    LLMOPT_RETURN_IF_ERROR(kv::checkPages(options.hostPages, "host "));
   made.memory.budgetBytes = kv::ManagerOptions::bytesForPages(made.memory.groups, options.pages);
   made.memory.hostBytes =
       options.hostPages ? kv::ManagerOptions::bytesForPages(made.memory.groups, options.hostPages)
@@ -97,6 +102,17 @@ bool Server::abort(uint64_t request) {
   return found != handles.end() && scheduler->abort(found->second, clock.now());
 }
 
+bool Server::filterReady(uint64_t request) {
+  auto found = handles.find(request);
+  return found != handles.end() && scheduler->filterReady(found->second);
+}
+
+bool Server::transferDone(kv::TransferId transfer, uint32_t tokens) {
+  return scheduler->transferDone(transfer, tokens);
+}
+
+bool Server::transferFailed(kv::TransferId transfer) { return scheduler->transferFailed(transfer); }
+
 StatusOr<bool> Server::advance() {
   StatusOr<Engine::Progress> progress = engine->advance();
   if (!progress)
@@ -105,7 +121,7 @@ StatusOr<bool> Server::advance() {
     return true;
   if (scheduler->idle())
     return false;
-  std::this_thread::yield(); // a copy to host memory is all that goes on
+  std::this_thread::yield(); // copies to host memory, or what others are waited for
   return true;
 }
 

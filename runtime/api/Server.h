@@ -63,8 +63,15 @@ public:
   StatusOr<uint64_t> submit(const RequestParams &params, uint32_t samples);
   /// False when it has ended already.
   bool abort(uint64_t request);
-  /// Launches a step or takes the results of one; false when there is nothing to do. A failure
-  /// is final.
+  /// The answer of its TokenFilter is there (RequestParams::filter). False when it has ended.
+  bool filterReady(uint64_t request);
+  /// The peer of a KvConnector (SchedulerOptions::connector) has ended, and the first `tokens`
+  /// tokens of the transfer are there, or nothing of it. False for a note that comes late.
+  bool transferDone(kv::TransferId transfer, uint32_t tokens);
+  bool transferFailed(kv::TransferId transfer);
+  /// Launches a step or takes the results of one; false when there is nothing to do. A request
+  /// that waits for its filter or its peer is something to do: true at once, whatever else there
+  /// is. A failure is final.
   StatusOr<bool> advance();
   /// The oldest event that was not taken.
   bool next(ServerEvent &event);
@@ -83,6 +90,8 @@ public:
 
   /// Of scheduler, block manager and executor. The executor's as of the last step that has run.
   ServingMetrics metrics() const;
+  /// Where the pages of a sequence are, for a KvConnector (BlockManager::pageAt).
+  const kv::BlockManager &manager() const { return *blocks; }
   kv::Counters pageCounters() const { return blocks->counters(); }
   /// Walks all states and says the first broken invariant. O(requests and pages).
   Status check() const { return scheduler->check(); }

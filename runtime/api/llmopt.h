@@ -100,7 +100,8 @@ llmopt_status *llmopt_kernel_run(llmopt_kernel *kernel, const llmopt_array *arra
 
 typedef enum llmopt_phase { LLMOPT_PREFILL = 0, LLMOPT_DECODE = 1, LLMOPT_VERIFY = 2 } llmopt_phase;
 
-/* Layers that share block tables. window 0: every earlier key is visible. */
+/* Layers that share block tables. window 0 and chunk 0: every earlier key is visible. The kernels'
+ * masks may see no key that the group gives back: such a kernel is InvalidArgument. */
 typedef struct llmopt_layer_group {
   size_t struct_size;
   const uint32_t *layers; /* of the model */
@@ -109,6 +110,7 @@ typedef struct llmopt_layer_group {
   uint32_t query_heads, kv_heads, key_dim, value_dim;
   uint32_t page_size, window, sink;
   const char *append_kernel;
+  uint32_t chunk; /* keys of the query's own chunk of so many positions; not with a window */
 } llmopt_layer_group;
 
 /* Rows of a phase with min_queries to max_queries tokens run on a kernel of the name. */
@@ -217,6 +219,15 @@ llmopt_status *llmopt_server_new(llmopt_device *device, const llmopt_server_opti
                                  const llmopt_model *model, llmopt_server **server);
 void llmopt_server_free(llmopt_server *server);
 
+/* An image, a sound, ... that tokens [begin, end) of a prompt stand for. `digest`: a hash of the
+ * content, of at least a byte. */
+typedef struct llmopt_medium {
+  size_t struct_size;
+  uint32_t begin, end;
+  const void *digest;
+  size_t digest_n;
+} llmopt_medium;
+
 typedef struct llmopt_request {
   size_t struct_size;
   const uint32_t *prompt; /* copied; tokens below 2^31 */
@@ -238,7 +249,11 @@ typedef struct llmopt_request {
   uint32_t adapter; /* 0: none */
   uint32_t reserved2;
   uint64_t adapter_version;
-  const char *salt; /* tenants that must not see each other's timing; NULL: "" */
+  const char *salt;      /* tenants that must not see each other's timing; NULL: "" */
+  uint32_t never_insert; /* not 0: its pages are never found by others */
+  uint32_t reserved3;
+  const llmopt_medium *media; /* copied; in order, none over another */
+  size_t media_n;
 } llmopt_request;
 
 /* InvalidArgument for an empty or too long prompt, ResourceExhausted where the queue is full or
@@ -300,9 +315,8 @@ llmopt_server_cached_blocks(llmopt_server *server,
                             void (*visit)(void *user, uint64_t block, uint64_t parent), void *user);
 
 /* What the C++ API has and this one has not: token filters, drafts (of the host and of the device),
- * prompt log-probabilities, media in the key, KV from other machines, latent and chunked layer
- * groups, the step timeline, and the choice of what becomes of requests when the device is lost
- * (they begin anew). */
+ * prompt log-probabilities, KV from other machines, latent layer groups, the step timeline, and the
+ * choice of what becomes of requests when the device is lost (they begin anew). */
 
 #ifdef __cplusplus
 }

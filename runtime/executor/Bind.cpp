@@ -1,4 +1,5 @@
 // What happens before the first step: kernels, memory, arrays, and the calls of all layers.
+#include "runtime/executor/KeptKeys.h"
 #include "runtime/executor/ModelExecutor.h"
 #include "runtime/executor/Mover.h"
 
@@ -30,6 +31,36 @@ Status checkOptions(const ExecutorOptions &options) {
     if (!group.extraArrays.empty() && group.extraArrays.size() != group.layers.size())
       return invalidArgument("a layer group has further arrays for {} of its {} layers",
                              group.extraArrays.size(), group.layers.size());
+  return {};
+}
+
+bool takesNumber(const bundle::Program &program, const std::string &name) {
+  return std::ranges::any_of(program.scalars,
+                             [&](const auto &scalar) { return scalar.name == name; });
+}
+
+bool takesArray(const bundle::Program &program, const std::string &name) {
+  return std::ranges::any_of(program.buffers, [&](const bundle::Buffer &buffer) {
+    return buffer.name == name && buffer.role < BufferRole::ItemOffsets;
+  });
+}
+
+/// A name that no kernel of the group takes is a mistake.
+Status checkExtras(const LayerKernels::Group &loaded, const LayerGroup &group, uint32_t g) {
+  auto anyTakes = [&](auto takes, const std::string &name) {
+    return takes(loaded.append->program(), name) ||
+           std::ranges::any_of(loaded.attend,
+                               [&](const auto &attend) { return takes(attend->program(), name); });
+  };
+  for (const auto &[name, value] : group.numbers)
+    if (!anyTakes(takesNumber, name))
+      return invalidArgument("layer group {} has a number '{}', which none of its kernels takes", g,
+                             name);
+  for (const auto &arrays : group.extraArrays)
+    for (const auto &[name, array] : arrays)
+      if (!anyTakes(takesArray, name))
+        return invalidArgument("layer group {} has an array '{}', which none of its kernels takes",
+                               g, name);
   return {};
 }
 
@@ -178,9 +209,14 @@ CallArguments ModelExecutor::argumentsOf(uint32_t g, uint32_t layer,
   const LayerGroup &group = options.groups[g];
   int64_t tokens = options.maxTokens, sequences = options.memory.maxSequences;
   CallArguments given;
-  given.scalars = group.numbers;
+  // Each kernel of the group takes its part of them.
+  for (const auto &[name, value] : group.numbers)
+    if (takesNumber(program, name))
+      given.scalars[name] = value;
   if (!group.extraArrays.empty())
-    given.arrays = group.extraArrays[layer];
+    for (const auto &[name, array] : group.extraArrays[layer])
+      if (takesArray(program, name))
+        given.arrays[name] = array;
   auto rowsOf = [&](const DeviceMemory &memory, int64_t heads, int64_t dim) {
     return ArrayRef::contiguous(memory.data(), group.type, {tokens, heads, dim});
   };
@@ -230,10 +266,29 @@ CallArguments ModelExecutor::argumentsOf(uint32_t g, uint32_t layer,
   return given;
 }
 
+/// With the calls' own numbers, of which a window may be one. Of the rows that a rule gives a
+/// kernel the shortest and the longest.
+Status ModelExecutor::checkMasks(uint32_t g) const {
+  const LayerKernels::Group &loaded = kernels.group(g);
+  uint32_t longest = options.memory.maxTokens;
+  for (const std::vector<LayerKernels::Choice> &choices : loaded.choices)
+    for (const LayerKernels::Choice &choice : choices) {
+      const LayerCall &call = calls[g].attend[choice.kernel];
+      for (uint32_t queries : {choice.minQueries, std::min(choice.maxQueries, options.maxTokens)})
+        if (Status unkept = checkKeptKeys(call.program().facts, call.numbers(),
+                                          options.groups[g].pages, queries, longest);
+            !unkept.ok())
+          return unkept.withContext(
+              fmt::format("kernel '{}' of layer group {}", loaded.attendNames[choice.kernel], g));
+    }
+  return {};
+}
+
 Status ModelExecutor::bindGroup(uint32_t g) {
   GroupCalls &of = calls[g];
   const LayerKernels::Group &loaded = kernels.group(g);
   size_t layerCount = options.groups[g].layers.size();
+  LLMOPT_RETURN_IF_ERROR(checkExtras(loaded, options.groups[g], g));
   of.slotStaging.resize(options.maxTokens);
   StatusOr<DeviceMemory> slots = device->allocate(of.slotStaging.size() * sizeof(int64_t));
   if (!slots)
@@ -259,6 +314,7 @@ Status ModelExecutor::bindGroup(uint32_t g) {
       return attend.status();
     of.attend.push_back(*std::move(attend));
   }
+  LLMOPT_RETURN_IF_ERROR(checkMasks(g));
   of.batches.resize(of.attend.size());
   return {};
 }

@@ -43,6 +43,8 @@ public:
   Status run(Stream &stream, uint32_t layer, Merging merging = Merging::AsPlanned);
 
   const bundle::Program &program() const { return loaded->program(); }
+  /// Of all layers: the least and the largest value where heads or layers differ.
+  const ScalarValues &numbers() const { return scalars.values; }
   /// What the planner decided; none for a kernel that appends.
   const PlanCounters *counters() const { return planner ? &planner->counters() : nullptr; }
 

@@ -180,8 +180,10 @@ StatusOr<LayerKernels> LayerKernels::load(Device &device, std::span<const LayerG
     LLMOPT_RETURN_IF_ERROR(checkAttend((*program)->program(), groups[rule.group], rule.kernel));
     LLMOPT_RETURN_IF_ERROR(checkTree((*program)->program(), rule, limits.trees));
     auto at = std::ranges::find(group.attend, *program);
-    if (at == group.attend.end())
+    if (at == group.attend.end()) {
       at = group.attend.insert(at, *program);
+      group.attendNames.push_back(rule.kernel);
+    }
     group.choices[size_t(rule.phase)].push_back(
         {rule.minQueries, rule.maxQueries, uint32_t(at - group.attend.begin())});
   }

@@ -11,6 +11,7 @@
 // keys and the same split length, or simply one kernel for all phases.
 #pragma once
 
+#include "runtime/base/Checked.h"
 #include "runtime/device/Arguments.h"
 #include "runtime/device/Device.h"
 #include "runtime/kv/Groups.h"
@@ -41,7 +42,8 @@ struct LayerGroup {
 
   /// Of K and V of one layer in a page. A page holds, for each layer, K and then V.
   uint64_t layerBytes() const {
-    return uint64_t(pages.pageSize) * kvHeads * (keyDim + valueDim) * bytesOf(type);
+    uint64_t row = productOrMost(uint64_t(keyDim) + valueDim, bytesOf(type));
+    return productOrMost(productOrMost(row, kvHeads), pages.pageSize);
   }
 };
 
@@ -75,7 +77,8 @@ public:
   struct Group {
     std::shared_ptr<DeviceProgram> append;
     std::vector<std::shared_ptr<DeviceProgram>> attend;
-    std::vector<Choice> choices[3]; ///< of each phase, ascending, without a gap
+    std::vector<std::string> attendNames; ///< as the rules call them
+    std::vector<Choice> choices[3];       ///< of each phase, ascending, without a gap
   };
 
   /// InvalidArgument where a rule overlaps another, a row within the limits has none, or a

@@ -104,6 +104,7 @@ private:
   Status open();
   Status allocateArrays();
   Status bindGroup(uint32_t group);
+  Status checkMasks(uint32_t group) const;
   Status captureBuckets();
   LayerArrays layerArrays() const {
     return {query.data(), key.data(), value.data(), output.data()};

@@ -91,7 +91,7 @@ struct ManagerOptions {
   bool reportFrees = false;
 
   /// The budget that `--pages n` means: n pages of the first group that keeps all
-  /// (else of the first group).
+  /// (else of the first group). The largest number where it does not fit.
   static uint64_t bytesForPages(const std::vector<GroupSpec> &groups, uint64_t pages);
   /// The first group that keeps all, else 0.
   uint32_t leadGroup() const;
@@ -99,6 +99,15 @@ struct ManagerOptions {
   /// the budget; 0 where there is no host memory or no cache.
   uint32_t demoteBelowFor(uint32_t stepTokens) const;
 };
+
+/// Pages that a pool may have: their ids are 31 bits.
+inline constexpr uint64_t kMostPages = INT32_MAX - 1;
+
+/// InvalidArgument for a number of pages that no pool can have. `what`: "", "host ".
+Status checkPages(uint64_t pages, std::string_view what = "");
+
+/// What BlockManager::create asks of its options. InvalidArgument, or Unsupported as for groups.
+Status validate(const ManagerOptions &options);
 
 struct Counters {
   uint64_t admitted = 0;

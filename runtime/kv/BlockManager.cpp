@@ -1,6 +1,7 @@
 // Construction, steps, and what is where.
 #include "runtime/kv/BlockManager.h"
 
+#include "runtime/base/Checked.h"
 #include "runtime/kv/Mutants.h"
 
 #include <algorithm>
@@ -15,9 +16,11 @@ Mutant activeMutant = Mutant::None;
 namespace {
 
 /// References to a page are counted in 16 bits: of sequences, jobs and transfers.
-constexpr uint32_t kMostSequences = 32768, kMostTransfers = 4096, kMostSteps = 64;
+constexpr uint32_t kMostSequences = 32768, kMostTransfers = 4096, kMostSteps = 16;
 
-Status checkOptions(const ManagerOptions &options) {
+} // namespace
+
+Status validate(const ManagerOptions &options) {
   LLMOPT_RETURN_IF_ERROR(validate(options.groups));
   if (options.maxSequences == 0 || options.maxSequences > kMostSequences)
     return invalidArgument("{} sequences; allowed are 1 to {}", options.maxSequences,
@@ -39,13 +42,17 @@ Status checkOptions(const ManagerOptions &options) {
   return {};
 }
 
-} // namespace
-
 uint64_t ManagerOptions::bytesForPages(const std::vector<GroupSpec> &groups, uint64_t pages) {
   for (const GroupSpec &group : groups)
     if (group.keepsAll())
-      return pages * group.pageBytes();
-  return groups.empty() ? 0 : pages * groups[0].pageBytes();
+      return productOrMost(pages, group.pageBytes());
+  return groups.empty() ? 0 : productOrMost(pages, groups[0].pageBytes());
+}
+
+Status checkPages(uint64_t pages, std::string_view what) {
+  if (pages < 1 || pages > kMostPages)
+    return invalidArgument("{} {}pages; 1 to {} are allowed", pages, what, kMostPages);
+  return {};
 }
 
 uint32_t ManagerOptions::leadGroup() const {
@@ -65,7 +72,7 @@ uint32_t ManagerOptions::demoteBelowFor(uint32_t stepTokens) const {
 
 StatusOr<std::unique_ptr<BlockManager>> BlockManager::create(const ManagerOptions &options,
                                                              PageMover *mover) {
-  LLMOPT_RETURN_IF_ERROR(checkOptions(options));
+  LLMOPT_RETURN_IF_ERROR(validate(options));
   StatusOr<PoolLayout> device = layOut(options.groups, options.budgetBytes);
   if (!device)
     return device.status();

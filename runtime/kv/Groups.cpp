@@ -1,5 +1,7 @@
 #include "runtime/kv/Groups.h"
 
+#include "runtime/base/Checked.h"
+
 #include <algorithm>
 #include <numeric>
 
@@ -21,9 +23,11 @@ Status validateOne(size_t index, const GroupSpec &group) {
   if (group.pageSize == 0 || group.pageSize > kMaxBlock)
     return invalidArgument("layer group {} has pages of {} slots; allowed are 1 to {}", index,
                            group.pageSize, kMaxBlock);
-  if (group.dataBytes == 0 || group.pageBytes() > (uint64_t{1} << 40))
+  constexpr uint64_t kMostBytes = uint64_t{1} << 40;
+  uint64_t bytes = sumOrMost(group.dataBytes, group.scaleBytes);
+  if (group.dataBytes == 0 || bytes > kMostBytes)
     return invalidArgument("layer group {} has pages of {} bytes; allowed are 1 to 2^40", index,
-                           group.pageBytes());
+                           bytes);
   if (group.kind == GroupKind::Window && group.window == 0)
     return invalidArgument("layer group {} has a window of 0 keys; at least 1 is needed, since it "
                            "counts the query's own",

@@ -1,5 +1,7 @@
 #include "runtime/kv/PoolLayout.h"
 
+#include "runtime/kv/Admission.h"
+
 #include <algorithm>
 #include <numeric>
 
@@ -9,7 +11,7 @@ namespace {
 
 constexpr double kWantedShare = 0.98;
 /// Slabs of up to this many of the largest pages are looked at.
-constexpr uint64_t kMostPages = 256;
+constexpr uint64_t kMostPagesOfSlab = 256;
 
 /// Pages of `bytes` that lie within any slab, whatever its place: a slab that is no
 /// multiple of the page loses up to one at its ends.
@@ -40,7 +42,8 @@ uint64_t chooseSlab(std::span<const GroupSpec> groups, uint64_t budgetBytes, uin
   uint64_t best = 0;
   double bestValue = -1e9, share = 0;
   for (uint64_t pages = 1;
-       pages <= kMostPages && pages * largest <= budgetBytes && share < kWantedShare; ++pages) {
+       pages <= kMostPagesOfSlab && pages * largest <= budgetBytes && share < kWantedShare;
+       ++pages) {
     uint64_t bytes = pages * largest;
     share = worstShare(groups, budgetBytes, bytes);
     double value =
@@ -76,10 +79,11 @@ StatusOr<PoolLayout> layOut(std::span<const GroupSpec> groups, uint64_t budgetBy
                       "a budget of {} bytes has no room for a page of each of {} layer groups; "
                       "give at least {} bytes",
                       budgetBytes, groups.size(), needed * std::max(layout.slabBytes, 2 * largest));
-  if (slabs * perSlab >= INT32_MAX)
+  if (slabs * perSlab > kMostPages)
     return makeStatus(StatusCode::ResourceExhausted,
-                      "the budget holds {} pages; at most {} are allowed; use larger pages",
-                      slabs * perSlab, INT32_MAX - 1);
+                      "a budget of {} bytes holds {} pages; at most {} are allowed; give less, or "
+                      "use larger pages",
+                      budgetBytes, slabs * perSlab, kMostPages);
   layout.slabs = static_cast<uint32_t>(slabs);
   layout.framesPerSlab = static_cast<uint32_t>(perSlab);
   return layout;

@@ -22,6 +22,7 @@ std::string serialise(const CacheKey &key) {
   append(out, key.model);
   append(out, key.weightVersion);
   append(out, key.adapter);
+  append(out, uint64_t{key.adapterNumber});
   append(out, key.adapterVersion);
   append(out, key.salt);
   append(out, key.rotary);

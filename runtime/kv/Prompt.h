@@ -19,6 +19,8 @@ struct CacheKey {
   std::string model; ///< model and its configuration
   uint64_t weightVersion = 0;
   std::string adapter; ///< id of the adapter, empty for none
+  /// RequestParams::adapter, 0 for none: the scheduler sets it.
+  uint32_t adapterNumber = 0;
   uint64_t adapterVersion = 0;
   std::string salt;        ///< tenants that must not see each other's timing
   std::string rotary;      ///< rotary configuration

@@ -1,5 +1,6 @@
 #include "runtime/replay/Replay.h"
 
+#include "runtime/base/Checked.h"
 #include "runtime/engine/SimExecutor.h"
 #include "runtime/kv/Pool.h"
 #include "runtime/replay/DeviceTime.h"
@@ -120,11 +121,31 @@ Status checkOptions(const ReplayOptions &options) {
   if (options.cost.accelerators < 1 || options.cost.accelerators > kMostAccelerators)
     return invalidArgument("{} accelerators; 1 to {} are allowed", options.cost.accelerators,
                            kMostAccelerators);
+  for (const AttentionFacts &group : options.model.groups)
+    if (options.cost.accelerators > group.kvHeads)
+      return invalidArgument("{} accelerators share {} KV heads, one each at least; 1 to {} are "
+                             "allowed",
+                             options.cost.accelerators, group.kvHeads, group.kvHeads);
+  if (options.acceptance > 0 && !options.scheduler.maxDraft())
+    return invalidArgument("an acceptance of {:g} without drafts; say how many there are",
+                           options.acceptance);
+  return {};
+}
+
+/// Times of arrival, divided by the speed, must stay far from the clock's end.
+Status checkArrivals(const Trace &trace, double speed) {
+  constexpr double kMostSeconds = 1e9;
+  double last = trace.requests.empty() ? 0 : double(trace.requests.back().arrivalNs) * 1e-9 / speed;
+  if (last > kMostSeconds)
+    return invalidArgument("at speed {:g} the last request comes after {:g} s; up to {:g} s are "
+                           "allowed; raise the speed",
+                           speed, last, kMostSeconds);
   return {};
 }
 
 Status Replayer::prepare() {
   LLMOPT_RETURN_IF_ERROR(checkOptions(options));
+  LLMOPT_RETURN_IF_ERROR(checkArrivals(trace, options.speed));
   uint64_t longest = 1;
   for (const TraceRequest &request : trace.requests)
     longest = std::max(longest, uint64_t(request.promptTokens) + answerOf(request));
@@ -139,17 +160,19 @@ Status Replayer::prepare() {
   for (const AttentionFacts &group : options.model.groups)
     manager.groups.push_back(group.group);
   LLMOPT_RETURN_IF_ERROR(kv::validate(manager.groups));
+  LLMOPT_RETURN_IF_ERROR(kv::checkPages(options.pages));
   manager.budgetBytes = kv::ManagerOptions::bytesForPages(manager.groups, options.pages);
   manager.hostBytes = options.hostBytes;
-  manager.maxSequences = wanted.maxRunning * (options.hostBytes ? 2 : 1);
+  manager.maxSequences = productOrMost(wanted.maxRunning, options.hostBytes ? 2 : 1);
   manager.maxDraft = wanted.maxDraft();
-  manager.maxTokens = wanted.maxLength + manager.maxDraft;
+  manager.maxTokens = sumOrMost(wanted.maxLength, manager.maxDraft);
   manager.maxStepsInFlight = wanted.stepsInFlight;
   manager.cache.enabled = options.prefixCache;
   manager.cache.seed = options.seed;
   manager.costs = cost.preemptionCosts();
   if (options.secondLevel)
     manager.demoteBelow = manager.demoteBelowFor(wanted.tokenBudget);
+  LLMOPT_RETURN_IF_ERROR(kv::validate(manager)); // before a device takes memory by them
   kv::PageMover *copies = nullptr;
   if (options.device) {
     StatusOr<ReplayDevice> opened = options.device(manager, wanted);

@@ -25,6 +25,7 @@ enum class SchedulerMutant : uint8_t {
   WardPreempted,       ///< the ward may be the victim
   AgedPassed,          ///< others are admitted while an aged one waits
   AdaptersUnlimited,   ///< more adapters than a step may have
+  AdaptersShare,       ///< an adapter is not part of the cache's key
   FilterIgnored,       ///< a token is sampled before its mask is there
   FilterRunsAhead,     ///< a second row while a filter has not seen the first's token
   DeadlineForgotten,   ///< an overdue request runs on

@@ -39,16 +39,19 @@ struct RequestParams {
   std::span<const kv::Token> prompt; ///< copied; tokens below 2^31
   uint32_t maxNewTokens = 1;         ///< at least 1
   uint32_t priority = 0;
-  uint32_t adapter = 0; ///< 0: none. Name it in `key` too: it changes the pages' content
+  uint32_t adapter = 0; ///< 0: none. A part of the cache's key: pages are shared within one
   uint64_t samplingSeed = 0;
   bool greedy = true;
   bool promptLogprobs = false;           ///< runs the whole prompt, whatever is cached
+  bool neverInsert = false;              ///< its pages are never found by others
   int64_t deadlineNs = kNoDeadline;      ///< of the clock; what is not finished then is ended
   std::span<const kv::Token> stopTokens; ///< at most kMaxStopTokens; given out as the last token
   /// First tokens of the prompt whose KV another machine has: they come through the
   /// scheduler's KvConnector, as far as they are not cached here.
   uint32_t remoteTokens = 0;
-  kv::CacheKey key;
+  /// Images, sounds, ... that tokens of the prompt stand for; in order, none over another. Copied.
+  std::span<const kv::MediaSpan> media;
+  kv::CacheKey key;              ///< what else decides the values in its pages
   TokenFilter *filter = nullptr; ///< outlives the request
 };
 

@@ -48,6 +48,7 @@ Status Scheduler::validate(const RequestParams &params, size_t samples, int64_t 
     return refuse(
         RejectReason::Invalid,
         invalidArgument("the prompt has a token of 2^31 or more; smaller ones are allowed"));
+  LLMOPT_RETURN_IF_ERROR(validateMedia(params));
   // The last token of an answer is given out and never computed upon.
   kv::Reply reply = blocks.fits(length - 1, config.chunkTokens);
   if (reply != kv::Reply::Ok)
@@ -65,6 +66,22 @@ Status Scheduler::validate(const RequestParams &params, size_t samples, int64_t 
                   makeStatus(StatusCode::ResourceExhausted,
                              "{} requests wait, and {} may; try again later", waiting(),
                              config.maxWaiting));
+  return {};
+}
+
+Status Scheduler::validateMedia(const RequestParams &params) {
+  uint32_t from = 0;
+  for (const kv::MediaSpan &medium : params.media) {
+    if (medium.begin < from || medium.end <= medium.begin || medium.end > params.prompt.size() ||
+        medium.digest.empty())
+      return refuse(RejectReason::Invalid,
+                    invalidArgument("a medium with a digest of {} bytes stands for tokens {} to {} "
+                                    "of {}; each has a digest and tokens of the prompt behind "
+                                    "those of the one before",
+                                    medium.digest.size(), medium.begin, medium.end,
+                                    params.prompt.size()));
+    from = medium.end;
+  }
   return {};
 }
 
@@ -119,9 +136,12 @@ uint32_t Scheduler::addRequest(const RequestParams &params, int64_t nowNs) {
   request.arrival = arrivals++;
   request.submitStep = launched;
   request.arrivalNs = nowNs;
-  request.prompt.emplace(request.tokens(), params.key, blocks.blockSize());
+  kv::CacheKey key = params.key;
+  key.adapterNumber = mutant(SchedulerMutant::AdaptersShare) ? 0 : params.adapter;
+  request.prompt.emplace(request.tokens(), key, blocks.blockSize(), params.media);
   request.prompt->reserve(request.promptLength + request.outputLimit, blocks.blockSize());
   request.prompt->bypassHits = params.promptLogprobs;
+  request.prompt->neverInsert = params.neverInsert;
   link(slot);
   if (params.filter)
     request.blocked = !params.filter->prepare(handleOf(slot), request.tokens());

@@ -194,6 +194,7 @@ private:
   // Requests.cpp
   Status refuse(RejectReason reason, Status status);
   Status validate(const RequestParams &params, size_t samples, int64_t nowNs);
+  Status validateMedia(const RequestParams &params);
   uint32_t addRequest(const RequestParams &params, int64_t nowNs);
   Request *find(RequestHandle handle) { return alive(handle) ? &requests[handle.slot] : nullptr; }
   RequestHandle handleOf(uint32_t slot) const { return {slot, requests[slot].generation}; }

@@ -56,8 +56,11 @@ bool Scheduler::transferDone(kv::TransferId transfer, uint32_t tokens) {
                                                    requests[slot].transfer.slot == transfer.slot);
   };
   auto found = std::find_if(receivers.begin(), receivers.end(), receives);
-  if (found == receivers.end()) // of a request that is gone, or a late note
-    return blocks.endTransfer(transfer) == kv::Reply::Ok;
+  if (found == receivers.end()) { // of a request that is gone, or a late note
+    bool ended = blocks.endTransfer(transfer) == kv::Reply::Ok;
+    updateGauges();
+    return ended;
+  }
   Request &request = requests[*found];
   receivers.erase(found);
   request.receiving = false;

@@ -55,16 +55,19 @@ bool parseTime(std::string_view text, int64_t &ns) {
   return true;
 }
 
-/// Calls `add(line)` for each line after the header.
+/// Calls `add(line)` for each line after the header but blank ones.
 template <typename Add> Status eachLine(LineReader &reader, uint64_t limit, Add add) {
   std::string_view line;
-  for (uint64_t count = 0; !limit || count < limit; ++count) {
+  for (uint64_t count = 0; !limit || count < limit;) {
     StatusOr<bool> more = reader.next(line);
     if (!more)
       return more.status();
     if (!*more)
       break;
+    if (line.empty())
+      continue;
     LLMOPT_RETURN_IF_ERROR(add(line));
+    ++count;
   }
   return {};
 }

@@ -154,7 +154,8 @@ StatusOr<std::vector<Window>> readRates(const std::string &path) {
                              trace::kServeGenHeader);
       continue;
     }
-    LLMOPT_RETURN_IF_ERROR(parseWindow(*reader, line, windows));
+    if (!line.empty())
+      LLMOPT_RETURN_IF_ERROR(parseWindow(*reader, line, windows));
   }
   std::sort(windows.begin(), windows.end(), [](const Window &a, const Window &b) {
     return std::pair(a.start, a.client) < std::pair(b.start, b.client);

@@ -139,6 +139,30 @@ with open("steps.json") as file:
 with open("metrics.txt") as file:
     check("llmopt:time_to_first_token_seconds_bucket" in file.read(), "Prometheus' format")
 
+# Blank lines of a CSV are skipped like those of JSON lines; other names of the vocabulary's size.
+with open("azure.csv") as file, open("blank.csv", "w") as blank:
+    blank.write(file.read().replace("\n", "\n\n") + "\r\n")
+check(report("blank.csv", "--limit", "119")["requests"] == 119, "blank lines count")
+check(report("blank.csv")["ttft_s"] == slow["ttft_s"], "blank lines change nothing")
+with open("model.json") as file:
+    model = json.load(file)
+with open("novocab.json", "w") as file:
+    json.dump({key: model[key] for key in model if key != "vocab_size"}, file)
+with open("padded.json", "w") as file:
+    json.dump({"padded_vocab_size" if key == "vocab_size" else key: model[key] for key in model},
+              file)
+with open("nested.json", "w") as file:
+    json.dump({"model_type": "gemma3", "text_config": {**model, "model_type": "gemma3_text"}}, file)
+with open("hybrid.json", "w") as file:
+    json.dump({"model_type": "nemotron_h", "hybrid_override_pattern": "M*ME", "hidden_size": 256,
+               "num_hidden_layers": 4, "num_attention_heads": 4, "num_key_value_heads": 2,
+               "head_dim": 64, "intermediate_size": 512, "vocab_size": 1000,
+               "torch_dtype": "bfloat16"}, file)
+with open("dense.json", "w") as file: # the same without Mamba: its other layers keep nothing
+    json.dump({**json.load(open("hybrid.json")), "hybrid_override_pattern": "-*-E"}, file)
+for config in ("padded.json", "nested.json", "dense.json"):
+    check(report("azure.csv", "--groups", config, "--limit", "7")["finished"] == 7, config)
+
 # Mistakes: one line on stderr, nothing on stdout.
 with open("bad.csv", "w") as file:
     file.write("TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:15:46,12,x\n")
@@ -168,9 +192,31 @@ REFUSED = [
           ("--tpot-goal", "-1", "5e-05", "0.0002", "2", "-1"))],
     *[(["azure.csv", "--rate", rate], f"azure.csv: a rate of {rate} requests/s; more than 0, up to "
        "1e9, are allowed, and 0 for all at once") for rate in ("nan", "-1", "inf")],
-    *[(["azure.csv", "--host-memory", size], f"{size} GB of host memory; 0 to 1e+06 are allowed")
-      for size in ("-1", "nan", "1e+300")],
+    *[(["azure.csv", "--host-memory", size], f"{size} GB of host memory; 0 to 100000 are allowed")
+      for size in ("-1", "nan", "1e+300", "1e+06")],
     (["azure.csv", "--accelerators", "9999999"], "9999999 accelerators; 1 to 1024 are allowed"),
+    (["azure.csv", "--accelerators", "9"], "9 accelerators share 8 KV heads, one each at least; "
+     "1 to 8 are allowed"),
+    (["azure.csv", "--groups", "model.json", "--accelerators", "4"], "4 accelerators share 2 KV "
+     "heads, one each at least; 1 to 2 are allowed"),
+    (["azure.csv", "--acceptance", "0.6"], "an acceptance of 0.6 without drafts; say how many "
+     "there are"),
+    (["azure.csv", "--speed", "1e-300"], "at speed 1e-300 the last request comes after 5.95e+301 s; "
+     "up to 1e+09 s are allowed; raise the speed"),
+    *[(["azure.csv", "--pages", pages], f"{pages} pages; 1 to 2147483646 are allowed")
+      for pages in ("2147483647", "8796093022308", "18446744073709551615")],
+    *[(["azure.csv", "--steps-in-flight", steps], f"{steps} steps in flight; allowed are 1 to 16")
+      for steps in ("17", "64", "1000000")],
+    (["azure.csv", "--seed", "-1"], "--seed: -1 was given; 0 or more is wanted"),
+    (["azure.csv", "--groups", "hybrid.json"], "hybrid.json: 2 of 4 layers keep a recurrent state "
+     "instead of keys, which has no pages; served are models whose layers all attend or keep "
+     "nothing"),
+    (["azure.csv", "--groups", "novocab.json"], "novocab.json: vocab_size is missing; the cost "
+     "model needs it"),
+    # Before anything is read.
+    *[(["absent.csv", option, "absent/page.html"], "absent/page.html: No such file or directory")
+      for option in ("--html", "--timeline", "--prometheus")],
+    (["absent.csv", "--html", "."], "'.' is no regular file; name a file to write"),
     (["azure.csv", "--budget", "100"], "a budget of 100 tokens a step; 256 running requests with 0 "
      "drafts each need more than 256; raise the budget or lower the number of requests"),
 ]
@@ -178,6 +224,13 @@ for arguments, message in REFUSED:
     result = run("replay", *arguments)
     check((result.returncode, result.stdout, result.stderr) ==
           (1, "", f"llm-opt replay: {message}\n"), f"{arguments}: {result}")
+# What the bookkeeping would take is named with its option, on every machine.
+for option, value in (("--pages", "2147483646"), ("--budget", "4294967295"),
+                      ("--max-waiting", "4294967295")):
+    result = run("replay", "azure.csv", option, value)
+    check(result.returncode == 1 and result.stdout == "" and
+          re.fullmatch(rf"llm-opt replay: no memory: .*{option} {value} asks for about \d+ GB; give a "
+                       r"smaller number\n", result.stderr), f"{option}: {result}")
 result = run("replay", "text")
 check(result.returncode == 1 and "text:1: the line begins with 'once upon a time'; a trace is"
       in result.stderr, result.stderr)

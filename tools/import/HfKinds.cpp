@@ -26,7 +26,7 @@ public:
     std::vector<LayerKind> kinds;
     std::vector<LayerClass> classes;
     for (size_t i = 0; i < plan.layers.size(); ++i) {
-      if (plan.layers[i] == LayerClass::NoAttention)
+      if (!attends(plan.layers[i]))
         continue;
       size_t at = 0;
       while (at < classes.size() && classes[at] != plan.layers[i])

@@ -78,7 +78,7 @@ private:
     return {};
   }
 
-  /// nemotron_h: '*' is an attention layer, other letters are none.
+  /// nemotron_h: '*' is an attention layer, 'M' Mamba, the others keep nothing.
   Status fromOverridePattern() {
     LLMOPT_ASSIGN(pattern, config.string("hybrid_override_pattern"));
     if (!pattern)
@@ -87,7 +87,9 @@ private:
     for (char letter : *pattern) {
       if (std::string_view("M*-E").find(letter) == std::string_view::npos)
         return config.wrong("hybrid_override_pattern", "the letters M, *, - and E are allowed");
-      result.layers.push_back(letter == '*' ? local() : LayerClass::NoAttention);
+      result.layers.push_back(letter == '*'   ? local()
+                              : letter == 'M' ? LayerClass::Recurrent
+                                              : LayerClass::NoAttention);
     }
     return checkBlockTypes();
   }
@@ -137,8 +139,10 @@ private:
                           fmt::format("{} names chunked_attention, which needs it", key));
     }
     if (name == "conv" || name == "mamba")
-      return LayerClass::NoAttention;
-    if (type.linearIsStateSpace && (name == "linear_attention" || name == "moe" || name == "mlp"))
+      return LayerClass::Recurrent;
+    if (type.linearIsStateSpace && name == "linear_attention")
+      return LayerClass::Recurrent;
+    if (type.linearIsStateSpace && (name == "moe" || name == "mlp"))
       return LayerClass::NoAttention;
     if (name == "linear_attention")
       return config.unsupported(fmt::format("linear attention ({} names linear_attention)", key));

@@ -5,7 +5,10 @@
 
 namespace llmopt::importer {
 
-enum class LayerClass : uint8_t { Full, Sliding, Chunked, NoAttention };
+enum class LayerClass : uint8_t { Full, Sliding, Chunked, NoAttention, Recurrent };
+
+/// Whether it has keys.
+inline bool attends(LayerClass layer) { return layer < LayerClass::NoAttention; }
 
 struct LayerPlan {
   std::vector<LayerClass> layers;

@@ -3,6 +3,8 @@
 #include "tools/import/HfKinds.h"
 #include "tools/import/Text.h"
 
+#include <algorithm>
+
 using namespace llmopt::importer;
 using nlohmann::json;
 
@@ -165,6 +167,7 @@ StatusOr<ImportResult> llmopt::importer::importHuggingFace(std::string_view text
   result.elementType = element;
   result.page = options.page;
   result.layers = int64_t(plan.layers.size());
+  result.recurrent = std::ranges::count(plan.layers, LayerClass::Recurrent);
   result.kinds = std::move(kinds);
   addLayerNotes(config, result);
   addFunctions(result);

@@ -57,6 +57,8 @@ struct ImportResult {
   std::string elementType; ///< "bf16", "f16" or "f32"
   int64_t page = 0;
   int64_t layers = 0; ///< all layers, those without attention included
+  /// Layers that keep a state of each sequence instead of keys: Mamba, short convolutions.
+  int64_t recurrent = 0;
   std::vector<LayerKind> kinds;
   std::vector<ImportedFunction> functions;
   std::vector<std::string> notes; ///< what a user should know; also comments of `ir`

@@ -11,6 +11,9 @@
 #include "tools/llm-opt/ReplayModel.h"
 #include "tools/llm-opt/ReplayReport.h"
 
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
 #include <filesystem>
 #include <unistd.h>
 
@@ -53,7 +56,7 @@ Status settle(Options &options) {
     LLMOPT_ASSIGN(device, replayDevice(options.device, options.replay.model));
     options.replay.device = device;
   }
-  constexpr double kMostGigabytes = 1e6;
+  constexpr double kMostGigabytes = 1e5;
   if (!(options.hostGigabytes >= 0 && options.hostGigabytes <= kMostGigabytes))
     return invalidArgument("{:g} GB of host memory; 0 to {:g} are allowed", options.hostGigabytes,
                            kMostGigabytes);
@@ -74,8 +77,68 @@ void showProgress(uint64_t done, uint64_t all) {
   fmt::print(stderr, "\r[{:<{}}] {} of {}", bar, kWidth, done, all);
 }
 
+/// What the bookkeeping of an option takes: bytes for each unit, about.
+struct Demand {
+  std::string option;
+  double bytes;
+};
+
+std::vector<Demand> demandsOf(const Options &options) {
+  constexpr double kOfPage = 64, kOfToken = 48;
+  constexpr uint32_t kMostSteps = 16; // more are refused for what they are
+  constexpr double kOfRequest = sizeof(Request) + sizeof(SteadyRow) + 64;
+  const ReplayOptions &replay = options.replay;
+  const SchedulerOptions &scheduler = replay.scheduler;
+  uint64_t smallest = UINT64_MAX;
+  for (const AttentionFacts &group : replay.model.groups)
+    smallest = std::min(smallest, std::max<uint64_t>(group.group.pageBytes(), 1));
+  return {
+      {fmt::format("--pages {}", replay.pages), kOfPage * double(replay.pages)},
+      {fmt::format("--host-memory {:g}", options.hostGigabytes),
+       kOfPage * double(replay.hostBytes) / double(smallest)},
+      {fmt::format("--budget {}", scheduler.tokenBudget),
+       kOfToken * scheduler.tokenBudget * (1 + std::min(scheduler.stepsInFlight, kMostSteps))},
+      {fmt::format("--max-waiting {}", scheduler.maxWaiting), kOfRequest * scheduler.maxWaiting}};
+}
+
+/// The option that asks for the most.
+std::string largestDemand(const Options &options) {
+  std::vector<Demand> demands = demandsOf(options);
+  const Demand &most = *std::ranges::max_element(demands, {}, &Demand::bytes);
+  return fmt::format("{} asks for about {:.0f} GB; give a smaller number", most.option,
+                     most.bytes * 1e-9);
+}
+
+/// Where memory is promised freely, asking for too much ends the process instead of the call.
+Status checkMemory(const Options &options) {
+  LLMOPT_RETURN_IF_ERROR(kv::checkPages(options.replay.pages));
+  double machine = double(sysconf(_SC_PHYS_PAGES)) * double(sysconf(_SC_PAGESIZE)), all = 0;
+  for (const Demand &demand : demandsOf(options))
+    all += demand.bytes;
+  if (machine > 0 && all > machine)
+    return makeStatus(StatusCode::ResourceExhausted,
+                      "no memory: this machine has {:.0f} GB, and {}", machine * 1e-9,
+                      largestDemand(options));
+  return {};
+}
+
+/// What can be known before the replay: a mistake is not to cost its time.
+Status checkOutput(const std::string &path) {
+  if (path.empty())
+    return {};
+  LLMOPT_RETURN_IF_ERROR(checkWritable(path));
+  std::filesystem::path folder = std::filesystem::path(path).parent_path();
+  std::string name = folder.empty() ? "." : folder.string();
+  if (access(name.c_str(), W_OK | X_OK) != 0)
+    return makeStatus(StatusCode::NotFound, "{}: {}", path, std::strerror(errno));
+  return {};
+}
+
 Status run(Options &options) {
   LLMOPT_RETURN_IF_ERROR(settle(options));
+  LLMOPT_RETURN_IF_ERROR(checkMemory(options));
+  for (const std::string &path : {options.html, options.timeline, options.prometheus})
+    LLMOPT_RETURN_IF_ERROR(checkOutput(path));
   LLMOPT_ASSIGN(trace, readTrace(options.trace, options.reading));
   Timeline timeline;
   if (!options.timeline.empty())
@@ -172,7 +235,14 @@ int llmopt::cli::replayCommand(int argc, char **argv) {
   addOptions(app, options);
   if (std::optional<int> code = parseOptions(app, argc, argv))
     return *code;
-  Status status = run(options);
+  Status status;
+  try {
+    status = run(options);
+  } catch (const std::bad_alloc &) {
+    status = makeStatus(StatusCode::ResourceExhausted, "no memory: {}", largestDemand(options));
+  } catch (const std::length_error &) {
+    status = makeStatus(StatusCode::ResourceExhausted, "no memory: {}", largestDemand(options));
+  }
   if (status.ok())
     return 0;
   fmt::print(stderr, "llm-opt replay: {}\n", status.message());

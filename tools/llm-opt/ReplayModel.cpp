@@ -42,14 +42,19 @@ struct Mlp {
 StatusOr<Mlp> readMlp(const Config &config) {
   Mlp mlp;
   LLMOPT_ASSIGN(hidden, config.integer({"hidden_size", "n_embd", "d_model"}));
-  LLMOPT_ASSIGN(inner, config.integer({"intermediate_size", "n_inner", "ffn_dim"}));
+  LLMOPT_ASSIGN(inner,
+                config.integer({"intermediate_size", "n_inner", "ffn_dim", "ffn_hidden_size"}));
   LLMOPT_ASSIGN(expertInner, config.integer({"moe_intermediate_size"}));
   LLMOPT_ASSIGN(experts, config.integer({"num_local_experts", "num_experts", "n_routed_experts"}));
   LLMOPT_ASSIGN(perToken, config.integer({"num_experts_per_tok"}));
   LLMOPT_ASSIGN(vocabulary, config.integer({"vocab_size"}));
+  // Where both stand, they differ by padding.
+  LLMOPT_ASSIGN(padded, config.integer({"padded_vocab_size"}));
+  if (!vocabulary)
+    vocabulary = padded;
   if (!hidden || !vocabulary)
-    return invalidArgument("{}: hidden_size or vocab_size is missing; the cost model needs both",
-                           config.filename());
+    return invalidArgument("{}: {} is missing; the cost model needs it", config.filename(),
+                           hidden ? "vocab_size" : "hidden_size");
   mlp.hidden = *hidden;
   mlp.vocabulary = *vocabulary;
   mlp.inner = inner.value_or(4 * *hidden);
@@ -67,6 +72,11 @@ runtime::StatusOr<ModelFacts> cli::readModelFacts(const std::string &path, uint3
   std::string_view text(reinterpret_cast<const char *>(bytes.data()), bytes.size());
   HuggingFaceOptions wanted;
   LLMOPT_ASSIGN(imported, importHuggingFace(text, path, wanted));
+  if (imported.recurrent)
+    return makeStatus(StatusCode::Unsupported,
+                      "{}: {} of {} layers keep a recurrent state instead of keys, which has no "
+                      "pages; served are models whose layers all attend or keep nothing",
+                      path, imported.recurrent, imported.layers);
   LLMOPT_ASSIGN(config, Config::create(text, path));
   LLMOPT_ASSIGN(mlp, readMlp(config));
 

@@ -373,6 +373,30 @@ TEST(KvOptions, WrongOnesAreRefusedWithTheReason) {
   EXPECT_NE(refusal(options).find("0 layer groups"), std::string::npos);
 }
 
+// A product that does not fit is no small one: 2^43 pages of 2^21 bytes are not 0 bytes.
+TEST(KvOptions, PagesThatOverflowTheBudgetAreRefused) {
+  GroupSpec group = fullGroup(4);
+  group.dataBytes = uint64_t{1} << 21;
+  for (uint64_t pages :
+       {uint64_t{1} << 43, (uint64_t{1} << 43) + 100, uint64_t{1} << 60, UINT64_MAX}) {
+    ManagerOptions options = optionsFor({group}, 8);
+    options.budgetBytes = ManagerOptions::bytesForPages(options.groups, pages);
+    EXPECT_EQ(options.budgetBytes, UINT64_MAX) << pages;
+    EXPECT_EQ(BlockManager::create(options).status().toString(),
+              "ResourceExhausted: a budget of 18446744073709551615 bytes holds 8796093022207 "
+              "pages; at most 2147483646 are allowed; give less, or use larger pages");
+    EXPECT_EQ(checkPages(pages, "host ").message(),
+              std::to_string(pages) + " host pages; 1 to 2147483646 are allowed");
+  }
+  ManagerOptions options = optionsFor({group}, 8);
+  options.groups[0].dataBytes = UINT64_MAX;
+  options.groups[0].scaleBytes = 5;
+  EXPECT_NE(validate(options).message().find("pages of 18446744073709551615 bytes"),
+            std::string::npos);
+  EXPECT_EQ(checkPages(0).message(), "0 pages; 1 to 2147483646 are allowed");
+  EXPECT_TRUE(checkPages(kMostPages).ok());
+}
+
 TEST(KvOptions, EveryReplyHasANameAndASentence) {
   for (int reply = 0; reply <= static_cast<int>(Reply::InvalidArgument); ++reply) {
     EXPECT_NE(toString(static_cast<Reply>(reply)), "Unknown");

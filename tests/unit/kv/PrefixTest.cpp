@@ -231,7 +231,7 @@ TEST(KvPrefix, WhatNeverRanIsNeverHit) {
 
 // vllm-project/vllm p#12621, #3264: everything that changes a page's values is in the key.
 TEST(KvPrefix, EachFieldOfTheKeyKeepsPromptsApart) {
-  std::vector<CacheKey> keys(9);
+  std::vector<CacheKey> keys(10);
   keys[1].model = "other";
   keys[2].weightVersion = 1;
   keys[3].adapter = "a";
@@ -240,6 +240,7 @@ TEST(KvPrefix, EachFieldOfTheKeyKeepsPromptsApart) {
   keys[6].rotary = "yarn";
   keys[7].cacheFormat = "fp8";
   keys[8].scales = "layer scales 2";
+  keys[9].adapterNumber = 1;
   Story story({fullGroup(4)}, 64);
   std::vector<Token> tokens = text(0, 9);
   for (size_t i = 0; i < keys.size(); ++i) {

@@ -30,6 +30,18 @@ inline BoundSet windowMask(int64_t width) {
             .hi = {{BoundOp::QueryHi}, constant(1), {BoundOp::Add}}}}};
 }
 
+/// causal and chunked<size>, as the compiler writes it.
+inline BoundSet chunkedMask(int64_t size) {
+  BoundInsn n = constant(size);
+  auto start = [&](BoundOp query) {
+    return BoundProgram{{query}, {query}, n, {BoundOp::FloorMod}, {BoundOp::Sub}};
+  };
+  BoundProgram end = start(BoundOp::QueryHi);
+  end.insert(end.end(),
+             {n, {BoundOp::Add}, {BoundOp::QueryHi}, constant(1), {BoundOp::Add}, {BoundOp::Min}});
+  return {{{.lo = start(BoundOp::QueryLo), .hi = end}}};
+}
+
 inline BoundSet sinkOrWindowMask(int64_t sinks, int64_t width) {
   BoundSet set = windowMask(width);
   set.intervals.push_back(

@@ -52,6 +52,7 @@ void RandomLoad::add() {
   ask.adapter = upTo(4);
   ask.stream = upTo(2) ? UINT32_MAX : upTo(3);
   ask.seed = random();
+  ask.neverInsert = load.samples && upTo(4) == 0;
   std::string group(1, name);
   while (load.samples && next < most && group.size() < 4 && upTo(2))
     group += kNames[next++];
@@ -111,6 +112,17 @@ void RandomLoad::copiesEnd() {
   if (upTo(4) == 0)
     while (story.scheduler->nextCacheEvent(event))
       ;
+}
+
+/// With the request's adapter.
+void RandomLoad::peerWrites(const IncomingKv &given) {
+  const Ask &ask = story.asked[story.names[given.request.slot]];
+  for (uint32_t g = 0; g < story.blocks->options().groups.size(); ++g) {
+    uint32_t size = story.blocks->options().groups[g].pageSize;
+    for (uint32_t page = given.first / size; page * size < given.first + given.count; ++page)
+      story.mover.owners.write(g, story.blocks->pageAt(given.sequence, g, page),
+                               story.ownerOf(ask));
+  }
 }
 
 void RandomLoad::launch() {

@@ -62,6 +62,7 @@ public:
   bool start(const IncomingKv &given) override {
     if (upTo(4) == 0)
       return false;
+    peerWrites(given);
     incoming.push_back(given);
     return true;
   }
@@ -78,6 +79,7 @@ private:
   void abortSomebody();
   void peerWorks();
   void copiesEnd();
+  void peerWrites(const IncomingKv &given);
   void launch();
   void land();
   void checkEnds();

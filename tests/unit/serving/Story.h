@@ -7,6 +7,7 @@
 #include "runtime/engine/SimExecutor.h"
 #include "runtime/kv/Pool.h"
 #include "runtime/scheduler/Scheduler.h"
+#include "tests/unit/serving/PageOwners.h"
 
 #include <algorithm>
 #include <deque>
@@ -40,12 +41,19 @@ struct StoryOptions {
 /// Copies pages at once, or when the test says so.
 class InstantMover : public kv::PageMover {
 public:
-  kv::EventId copyOut(std::span<const kv::PageMove>, kv::StepId) override { return ++events; }
-  kv::EventId copyIn(std::span<const kv::PageMove>, kv::StepId) override { return ++events; }
+  kv::EventId copyOut(std::span<const kv::PageMove> moves, kv::StepId) override {
+    owners.copyOut(moves);
+    return ++events;
+  }
+  kv::EventId copyIn(std::span<const kv::PageMove> moves, kv::StepId) override {
+    owners.copyIn(moves);
+    return ++events;
+  }
   bool done(kv::EventId event) override { return event <= finished; }
-
-  kv::EventId finished = UINT64_MAX;
   kv::EventId started() const { return events; }
+
+  kv::EventId finished = UINT64_MAX; ///< the last event that is over
+  PageOwners owners;
 
 private:
   kv::EventId events = 0;
@@ -60,6 +68,10 @@ struct Ask {
   TokenFilter *filter = nullptr;
   bool logprobs = false, greedy = true;
   uint32_t remote = 0; ///< tokens that a peer has
+  bool neverInsert = false;
+  std::vector<kv::MediaSpan> media = {};
+  kv::CacheKey key = {};
+  char group = 0; ///< the first of its samples
 };
 
 class Story : public RequestListener, public TokenSource {
@@ -121,6 +133,9 @@ public:
     params.promptLogprobs = ask.logprobs;
     params.greedy = ask.greedy;
     params.remoteTokens = ask.remote;
+    params.neverInsert = ask.neverInsert;
+    params.media = ask.media;
+    params.key = ask.key;
     std::vector<RequestHandle> given(samples.size());
     LLMOPT_RETURN_IF_ERROR(scheduler->submit(params, given, now));
     for (size_t i = 0; i < samples.size(); ++i) {
@@ -130,6 +145,7 @@ public:
       answers[name].clear();
       asked[name] = ask;
       asked[name].stream = stream;
+      asked[name].group = samples[0];
     }
     return {};
   }
@@ -170,6 +186,7 @@ public:
     ++steps;
     for (const step::Row &row : input->rows())
       checkRow(*input, row);
+    checkOwners(*input);
     EXPECT_EQ(input->references().size(),
               size_t(std::ranges::count_if(input->tokens(),
                                            [](const step::Token &token) { return token.id < 0; })))
@@ -202,6 +219,34 @@ public:
     }
     Status done = scheduler->complete(taken, now);
     ASSERT_TRUE(done.ok()) << done.toString();
+  }
+  PageOwner ownerOf(const Ask &ask) const {
+    return {ask.adapter, ask.neverInsert ? ask.group : '\0'};
+  }
+  /// Nobody reads what was written with another adapter, or what was not to be shared.
+  void checkOwners(const StepInput &input) {
+    for (const step::Copy &copy : input.copies())
+      mover.owners.copy(copy.group, copy.from, copy.to);
+    for (bool writes : {false, true})
+      for (const step::Row &row : input.rows()) {
+        const Ask &ask = asked[names[row.request]];
+        for (uint32_t g = 0; g < input.header().groupCount; ++g) {
+          const kv::GroupSpec &spec = blocks->options().groups[g];
+          uint32_t size = spec.pageSize;
+          std::span<const int32_t> table = device->tables().table(g, row.tableSlot);
+          uint32_t first = writes ? row.baseLength : 0,
+                   end = writes ? row.lengthBound : row.baseLength;
+          for (uint32_t page = first / size; page * size < end && page < table.size(); ++page) {
+            bool gone =
+                page * size >= spec.sink && (page + 1) * size <= spec.firstKey(row.baseLength);
+            if (writes)
+              mover.owners.write(g, table[page], ownerOf(ask));
+            else if (!gone)
+              EXPECT_TRUE(mover.owners.mayRead(g, table[page], ask.adapter, ask.group))
+                  << names[row.request] << " reads page " << page << " of somebody else's";
+          }
+        }
+      }
   }
   /// What the device is told must be right in itself.
   void checkRow(const StepInput &input, const step::Row &row) {

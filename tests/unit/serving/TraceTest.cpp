@@ -30,6 +30,34 @@ std::string messageOf(const StatusOr<Trace> &trace) { return trace.status().mess
 
 } // namespace
 
+TEST_F(Traces, BlankLinesAreNoRequestsInAnyFormat) {
+  auto blanked = [&](const char *name, std::string_view text) {
+    std::string all;
+    for (char c : text)
+      all += c == '\n' ? "\n\n" : std::string(1, c);
+    return write(name, all + "\r\n");
+  };
+  auto requests = [](const std::string &path, const TraceOptions &options = {}) {
+    StatusOr<Trace> trace = readTrace(path, options);
+    EXPECT_TRUE(trace.ok()) << trace.status().toString();
+    return trace.ok() ? trace->requests.size() : 0;
+  };
+  EXPECT_EQ(requests(blanked("a.jsonl", kMooncake)), 2u);
+  std::string azure = blanked("azure.csv", "TIMESTAMP,ContextTokens,GeneratedTokens\n"
+                                           "2023-11-16 18:15:46,12,3\n2023-11-16 18:15:47,4,5\n");
+  EXPECT_EQ(requests(azure), 2u);
+  TraceOptions one;
+  one.limit = 1;
+  EXPECT_EQ(requests(azure, one), 1u);
+  EXPECT_EQ(requests(blanked("arxiv.csv", "num_prefill_tokens,num_decode_tokens,num_total_tokens,"
+                                          "pd_ratio\n10,3,13,3.3\n20,4,24,5\n")),
+            2u);
+  TraceOptions pair;
+  pair.partner = write("lengths.json", kLengths);
+  EXPECT_EQ(requests(blanked("rates.csv", kRates), pair),
+            requests(write("plain.csv", kRates), pair));
+}
+
 TEST_F(Traces, MooncakeTimesAreMillisecondsFromTheFirstRequest) {
   StatusOr<Trace> trace = readTrace(write("a.jsonl", kMooncake));
   ASSERT_TRUE(trace.ok()) << trace.status().toString();

@@ -35,3 +35,12 @@ TEST(KvMay, AWindowGroupKeepsWhatItsMaskMaySee) {
     compare(sinkOrWindowMask(4, window), group);
   }
 }
+
+TEST(KvMay, AChunkedGroupKeepsWhatItsMaskMaySee) {
+  for (uint32_t chunk : {1u, 2u, 7u, 16u, 100u}) {
+    GroupSpec group;
+    group.kind = GroupKind::Chunked;
+    group.chunk = chunk;
+    compare(chunkedMask(chunk), group);
+  }
+}
