@@ -100,7 +100,7 @@ TEST(Replay, StepsInFlightSpeculationAndSwapChangeNoToken) {
         options.scheduler.stepsInFlight = steps;
         for (uint32_t i = 0; i < drafts; ++i)
           options.scheduler.deviceDrafts.push_back(int16_t(i) - 1);
-        options.acceptance = 0.7;
+        options.acceptance = drafts ? 0.7 : 0;
         options.hostBytes = swap ? uint64_t(1) << 34 : 0;
         options.scheduler.growthTokens = 0;
         options.checkEvery = 200;
