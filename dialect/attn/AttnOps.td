@@ -61,7 +61,9 @@ def Attn_AttentionOp : Attn_Op<"attention", [AttrSizedOperandSegments,
     - `split(...)`, `schedule(...)`: see the attributes `split` and `schedule`.
 
     Regions hold ops on scalars (index, integers of up to 64 bits, f16, bf16, f32, f64), and
-    may use scalars from outside. Each op computes in its type: an integer wraps (index has
+    may use scalars from outside: constants and arguments of the function. A call gives the
+    latter their values: integers that their type and i32 hold (i1: 0 or 1), f64 whole, other
+    reals in f32, rounded to their type. Each op computes in its type: an integer wraps (index has
     64 bits), a float beyond its type's range is infinite. An infinite score makes its rows
     NaN, a score of -inf hides its key. The ops are
 
@@ -83,6 +85,13 @@ def Attn_AttentionOp : Attn_Op<"attention", [AttrSizedOperandSegments,
 
     Scale, soft cap, window and the like are defaults: a compiled kernel takes other
     values at run time without compiling again.
+
+    *Spec functions*, which are compiled, hold one attention, with or without an append to
+    its cache before it; or one append; or one merge; and constants for regions. Arrays and
+    numbers of a call are named after the operands, so each operand is an argument of the
+    function, and one of its own: no constant, and no argument that is another operand. The
+    function returns results of the op, or nothing. Arguments that no op reads are no part
+    of the call.
 
     *Effects.* Attention on a cache reads it; on tensors it has no effects.
   }];

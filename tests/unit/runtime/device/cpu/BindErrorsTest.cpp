@@ -263,6 +263,12 @@ StatusOr<ScalarTable> resolved(const Scalar &scalar, CallArguments arguments) {
   return resolveScalars(program, arguments, *matchArrays(program, {}));
 }
 
+CallArguments giving(const char *name, ScalarValue value) {
+  CallArguments arguments;
+  arguments.scalars[name] = value;
+  return arguments;
+}
+
 std::string refusalOf(const Scalar &scalar, CallArguments arguments) {
   return resolved(scalar, std::move(arguments)).status().message();
 }
@@ -274,7 +280,7 @@ TEST(Arguments, ANumberWithoutDefaultMustBeGiven) {
     Scalar scalar{.name = "arg0", .type = type, .required = true};
     EXPECT_EQ(refusalOf(scalar, {}),
               "scalar 'arg0' is missing; the spec has no value for it, so each call gives one");
-    EXPECT_TRUE(resolved(scalar, {.scalars = {{"arg0", int64_t{0}}}}));
+    EXPECT_TRUE(resolved(scalar, giving("arg0", int64_t{0})));
     scalar.required = false;
     EXPECT_TRUE(resolved(scalar, {}));
   }
@@ -283,19 +289,19 @@ TEST(Arguments, ANumberWithoutDefaultMustBeGiven) {
 TEST(Arguments, NumbersStayWithinTheirTypes) {
   Scalar byte{.name = "user4", .type = ScalarType::I64, .least = -128, .most = 127};
   for (int64_t value : {-129, 128, 300})
-    EXPECT_EQ(refusalOf(byte, {.scalars = {{"user4", value}}}),
+    EXPECT_EQ(refusalOf(byte, giving("user4", value)),
               fmt::format("scalar 'user4' is {}; -128 to 127 are allowed", value));
   for (int64_t value : {-128, 0, 127})
-    EXPECT_EQ(resolved(byte, {.scalars = {{"user4", value}}})->slots[0], uint64_t(value));
+    EXPECT_EQ(resolved(byte, giving("user4", value))->slots[0], uint64_t(value));
   Scalar whole{.name = "user4", .type = ScalarType::I64};
-  EXPECT_EQ(refusalOf(whole, {.scalars = {{"user4", int64_t{1} << 31}}}),
+  EXPECT_EQ(refusalOf(whole, giving("user4", int64_t{1} << 31)),
             "scalar 'user4' is 2147483648; -2147483648 to 2147483647 are allowed");
 }
 
 TEST(Arguments, AnF64NumberKeepsItsBits) {
   Scalar real{.name = "user4", .type = ScalarType::F64, .floatDefault = 0.25};
   EXPECT_EQ(resolved(real, {})->slots[0], std::bit_cast<uint64_t>(0.25));
-  StatusOr<ScalarTable> table = resolved(real, {.scalars = {{"user4", 0.1}}});
+  StatusOr<ScalarTable> table = resolved(real, giving("user4", 0.1));
   EXPECT_EQ(table->slots[0], std::bit_cast<uint64_t>(0.1));
   EXPECT_EQ(table->values.perHeadMin[0], 0);
   EXPECT_EQ(table->values.perHeadMax[0], 1);
