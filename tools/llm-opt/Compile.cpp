@@ -34,18 +34,61 @@ bool writeText(const std::string &path, const std::string &text) {
   return bool(out.flush());
 }
 
+/// The targets that --target lists: "cuda:sm_80,sm_90" are two of one kind. A list with CUDA in it
+/// ends with PTX for compute_80, where no other PTX runs on every chip: code for sm_90a or sm_100a
+/// runs on no later one.
+llvm::Expected<std::vector<std::string>> targetsOf(llvm::StringRef list) {
+  std::vector<std::string> targets;
+  bool cuda = false, generic = false;
+  llvm::SmallVector<llvm::StringRef> parts;
+  list.split(parts, ',');
+  for (llvm::StringRef part : parts) {
+    std::string target = part.str();
+    bool bare = part.starts_with("sm_") || part.starts_with("compute_");
+    if (bare && cuda)
+      target = "cuda:" + target;
+    cuda |= llvm::StringRef(target).starts_with("cuda:");
+    generic |= target == "cuda:sm_80" || target == "cuda:compute_80";
+    if (llvm::is_contained(targets, target))
+      return llvm::createStringError("--target names '%s' twice", target.c_str());
+    targets.push_back(std::move(target));
+  }
+  if (cuda && !generic && targets.size() > 1)
+    targets.push_back("cuda:compute_80");
+  return targets;
+}
+
+/// Options of each target.
+llvm::Expected<std::vector<CompileOptions>> allOptions(const std::string &list) {
+  llvm::Expected<std::vector<std::string>> targets = targetsOf(list);
+  if (!targets)
+    return targets.takeError();
+  std::vector<CompileOptions> all;
+  for (const std::string &target : *targets) {
+    llvm::Expected<CompileOptions> options = optionsFor(target);
+    if (!options)
+      return options.takeError();
+    all.push_back(std::move(*options));
+  }
+  return all;
+}
+
 int emitBundle(std::vector<mlir::func::FuncOp> specs, const std::string &path,
-               const CompileOptions &options) {
+               const std::vector<CompileOptions> &targets) {
   if (specs.size() != 1)
     return fail("compile",
                 fmt::format("the file holds {} specs; a bundle holds one; choose with --func",
                             specs.size()));
   if (path == "-")
     return fail("compile", "a bundle is binary; name a file with -o");
-  llvm::Expected<bundle::Program> program = compileSpec(specs.front(), options);
-  if (!program)
-    return fail("compile", llvm::toString(program.takeError()));
-  runtime::Status saved = bundle::saveBundle(*program, path);
+  std::vector<bundle::Program> family;
+  for (const CompileOptions &options : targets) {
+    llvm::Expected<bundle::Program> program = compileSpec(specs.front(), options);
+    if (!program)
+      return fail("compile", llvm::toString(program.takeError()));
+    family.push_back(std::move(*program));
+  }
+  runtime::Status saved = bundle::saveFamily(family, path);
   return saved.ok() ? 0 : fail("compile", saved.message());
 }
 
@@ -104,7 +147,9 @@ int compileCommand(int argc, char **argv) {
   CLI::App app{"Lower a spec and emit a stage of it", "llm-opt compile"};
   std::string spec, target = "cpu", emit = "bundle", output = "-", folder, function;
   app.add_option("SPEC", spec, "attn IR file, or - for standard input")->required();
-  app.add_option("--target", target, "cpu, or a CUDA architecture: cuda:sm_80");
+  app.add_option("--target", target,
+                 "cpu, or a CUDA architecture: cuda:sm_80; a bundle may hold several: "
+                 "cpu,cuda:sm_80,sm_90a");
   app.add_option("--emit", emit,
                  "ir, tile or bundle; for cpu vector, llvm, asm; for CUDA gpu, cuda, ptx, cubin");
   app.add_option("-o", output, "file to write; - is standard output");
@@ -112,9 +157,13 @@ int compileCommand(int argc, char **argv) {
   app.add_option("--func", function, "the spec function; default: all of the file");
   if (std::optional<int> code = parseOptions(app, argc, argv))
     return *code;
-  llvm::Expected<CompileOptions> options = optionsFor(target);
-  if (!options)
-    return fail("compile", options.takeError());
+  llvm::Expected<std::vector<CompileOptions>> targets = allOptions(target);
+  if (!targets)
+    return fail("compile", targets.takeError());
+  if (targets->size() > 1 && (emit != "bundle" || !folder.empty()))
+    return fail("compile", fmt::format("{} takes one target; only a bundle holds several: '{}'",
+                                       folder.empty() ? "--emit " + emit : "--dump-dir", target));
+  const CompileOptions *options = &targets->front();
   bool cuda = !options->cudaArch.empty();
   auto stage = kStages.find(emit);
   bool known = emit == "bundle" || (emit == "cubin" && cuda) ||
@@ -133,7 +182,7 @@ int compileCommand(int argc, char **argv) {
     if (int code = dump(specs, folder, *options))
       return code;
   if (emit == "bundle")
-    return emitBundle(specs, output, *options);
+    return emitBundle(specs, output, *targets);
   if (emit == "cubin")
     return emitCubin(specs, output, *options);
   return emitText(specs, stage->second, output, *options);
