@@ -64,7 +64,8 @@ std::string SpecWriter::newArg(std::string argType) {
 std::string SpecWriter::integer(int64_t lo, int64_t hi) {
   if (random.chance(0.7))
     return n(random.integer(lo, hi));
-  return newArg(random.chance(0.5) ? "i32" : "tensor<" + n(heads) + "xi32>");
+  const char *wide = argNames.size() % 2 ? "i64" : "i32";
+  return newArg(random.chance(0.5) ? wide : "tensor<" + n(heads) + "x" + wide + ">");
 }
 
 std::string SpecWriter::real(double lo, double hi) {
