@@ -265,8 +265,11 @@ llvm::Expected<CudaBuild> llmopt::buildCudaText(func::FuncOp spec, const Compile
   llvm::Expected<Lowered> lowered = lowerSpec(spec, options, diagnostics);
   if (!lowered)
     return lowered.takeError();
-  CudaBuild build{
-      std::move(lowered->program), std::move(lowered->schedule), std::move(lowered->kernels), {}};
+  CudaBuild build{std::move(lowered->program),
+                  std::move(lowered->schedule),
+                  std::move(lowered->kernels),
+                  {},
+                  spec.getLoc()};
   build.program.target = "cuda:" + options.cudaArch;
   // Entries are named by the key of the program with machine code: PTX is the same text with and
   // without it.

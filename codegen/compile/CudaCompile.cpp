@@ -8,6 +8,7 @@
 #include "runtime/target/CudaArch.h"
 
 #include "mlir/IR/Diagnostics.h"
+#include "llvm/ADT/SmallPtrSet.h"
 #include "llvm/ADT/StringExtras.h"
 
 using namespace mlir;
@@ -56,10 +57,24 @@ void report(const cuda::KernelText &text, StringRef log) {
   for (StringRef line : lines) {
     auto [place, message] = line.split("): ");
     unsigned number = 0;
+    message.consume_front("catastrophic ");
     if (!message.starts_with("error") || place.rsplit('(').second.getAsInteger(10, number))
       continue;
     emitError(text.placeOf(number)) << "the CUDA text made here does not compile: " << message;
   }
+}
+
+/// Says at the spec what was taken for want of something that fits better: once for each program.
+void warnOfStandIns(const CudaBuild &build, const CompileOptions &options, StringRef note) {
+  runtime::StatusOr<runtime::CudaArch> chip = runtime::CudaArch::parse(options.cudaArch);
+  if (!build.place)
+    return;
+  if (chip && chip->major != options.cudaNumbers.arch / 10)
+    emitWarning(*build.place) << "there are no numbers for " << options.cudaArch
+                              << "; the schedule follows from those of sm_"
+                              << options.cudaNumbers.arch;
+  if (!note.empty())
+    emitWarning(*build.place) << note;
 }
 
 /// Comments for the end of a PTX text that say which line of the spec each line of the CUDA
@@ -167,6 +182,7 @@ llvm::Error llmopt::addCudaKernels(llvm::MutableArrayRef<CudaBuild> builds,
   auto compiled = (*nvrtc)->compileAll(sources);
   for (CudaBuild &build : builds)
     build.program.kernels.resize(build.texts.size());
+  llvm::SmallPtrSet<CudaBuild *, 4> warned;
   for (size_t i = 0; i < places.size(); ++i) {
     CudaBuild &build = *places[i].build;
     const cuda::KernelText &text = build.texts[places[i].kernel];
@@ -174,6 +190,8 @@ llvm::Error llmopt::addCudaKernels(llvm::MutableArrayRef<CudaBuild> builds,
       report(text, compiled[i].status().message());
       return llvm::createStringError(compiled[i].status().message());
     }
+    if (warned.insert(&build).second)
+      warnOfStandIns(build, options, compiled[i]->note);
     bundle::Kernel kernel =
         kernelFacts(ModuleOp(), build.program.facts, build.schedule, build.names[places[i].kernel]);
     kernel.entry = text.entry;

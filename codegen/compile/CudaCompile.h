@@ -5,6 +5,8 @@
 #include "codegen/cuda/Emit.h"
 #include "passes/Passes.h"
 
+#include <optional>
+
 namespace llmopt {
 
 /// Block of a kernel under this schedule.
@@ -25,6 +27,7 @@ struct CudaBuild {
   Schedule schedule;
   std::vector<KernelName> names;
   std::vector<cuda::KernelText> texts;
+  std::optional<mlir::Location> place; ///< of the spec
 };
 
 /// The texts alone: the program has no kernels yet, and nothing needs NVRTC.

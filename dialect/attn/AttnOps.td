@@ -46,6 +46,8 @@ def Attn_AttentionOp : Attn_Op<"attention", [AttrSizedOperandSegments,
     - `args(%a, ... : types)`: operands that other clauses name as arg0, arg1, ...: each
       is named by one clause or more. A number is a scalar (index, i32, i64; f32) or has
       a value for each query head (tensor<Hxi32>, tensor<Hxi64>; tensor<Hxf32>).
+      An i64 of a head may be as large as it likes, say to give that head no window:
+      beyond 32 bits it counts as the nearest that they hold.
     - `mask(expression)`: masks joined by `not`, `and`, `or`, which bind in this order,
       and parentheses; a mask of another dialect is written `#dialect.attr`. Left out,
       every key is visible.

@@ -3,6 +3,8 @@
 #include "llvm/ADT/APFloat.h"
 #include "llvm/ADT/SmallString.h"
 
+#include <algorithm>
+
 namespace llmopt::reference {
 
 llvm::Error error(const llvm::Twine &message) {
@@ -59,8 +61,11 @@ llvm::Expected<Number> Context::number(mlir::Attribute owner, unsigned index,
     if (array->rank() == 0)
       return checked(op, owner, index, "arg" + std::to_string(arg.getIndex()), array->at({}));
     Number number;
+    // Beyond every position all integers mean the same, and a double holds these exactly.
+    constexpr double kFar = 0x1p31;
     for (int64_t h = 0; h < array->shape[0]; ++h)
-      number.values.push_back(array->at({h}));
+      number.values.push_back(isFloat(array->type) ? array->at({h})
+                                                   : std::clamp(array->at({h}), -kFar, kFar));
     return number;
   }
   for (const LiteralNumber &literal : literalNumbers(op)) {

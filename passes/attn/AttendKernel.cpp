@@ -100,17 +100,9 @@ Value AttendBuilder::rowAddresses(const TokenArray &array, Value wanted) {
 }
 
 Value AttendBuilder::perHead(int buffer) {
-  Type memory = k.elementType(buffer);
-  Type element = isa<FloatType>(memory) ? Type(k.b.getF32Type()) : Type(k.b.getI32Type());
-  return rowTile(element, [&](Value, Value head, Value, Value) -> Value {
-    Value raw =
-        memref::LoadOp::create(k.b, k.loc, k.pointer(buffer), k.mul(head, k.stride(buffer, 0)));
-    if (memory == element)
-      return raw;
-    if (isa<FloatType>(memory))
-      return arith::ExtFOp::create(k.b, k.loc, element, raw);
-    return arith::TruncIOp::create(k.b, k.loc, element, raw);
-  });
+  bool isFloat = isa<FloatType>(k.elementType(buffer));
+  Type element = isFloat ? Type(k.b.getF32Type()) : Type(k.b.getI32Type());
+  return rowTile(element, [&](Value, Value head, Value, Value) { return k.perHead(buffer, head); });
 }
 
 void AttendBuilder::loadRows() {

@@ -10,9 +10,7 @@ std::pair<Value, Value> llmopt::perHeadRange(KernelBuilder &k, unsigned scalar, 
                                              int64_t count) {
   int buffer = k.signature.scalars[scalar].perHeadBuffer;
   auto load = [&](Value head) -> Value {
-    Value raw =
-        memref::LoadOp::create(k.b, k.loc, k.pointer(buffer), k.mul(head, k.stride(buffer, 0)));
-    return arith::IndexCastOp::create(k.b, k.loc, k.b.getIndexType(), raw);
+    return arith::IndexCastOp::create(k.b, k.loc, k.b.getIndexType(), k.perHead(buffer, head));
   };
   Value start = load(first);
   SmallVector<Value> range =

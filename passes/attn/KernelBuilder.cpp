@@ -3,6 +3,8 @@
 
 #include "llvm/ADT/StringExtras.h"
 
+#include <limits>
+
 using namespace mlir;
 using namespace llmopt;
 using bundle::BufferRole;
@@ -121,6 +123,21 @@ Value KernelBuilder::toI32(Value index) {
 }
 Value KernelBuilder::f32(double value) {
   return arith::ConstantOp::create(b, loc, b.getF32FloatAttr(value));
+}
+
+Value KernelBuilder::perHead(int buffer, Value head) {
+  Value raw = memref::LoadOp::create(b, loc, pointer(buffer), mul(head, stride(buffer, 0)));
+  Type memory = raw.getType();
+  if (isa<FloatType>(memory))
+    return memory.isF32() ? raw : arith::ExtFOp::create(b, loc, b.getF32Type(), raw).getResult();
+  if (memory.isInteger(32))
+    return raw;
+  auto limit = [&](int64_t value) -> Value {
+    return arith::ConstantOp::create(b, loc, b.getIntegerAttr(memory, value));
+  };
+  Value clamped = max(min(raw, limit(std::numeric_limits<int32_t>::max())),
+                      limit(std::numeric_limits<int32_t>::min()));
+  return arith::TruncIOp::create(b, loc, b.getI32Type(), clamped);
 }
 
 /// "WorkItem" -> "work_item": names of text that the kernels are printed as.

@@ -80,6 +80,9 @@ public:
 
   /// `field` of record `record` in an array of such records, as index.
   mlir::Value field(bundle::BufferRole role, mlir::Value record, const RecordField &field);
+  /// Number of head `head` in a buffer with one a head: f32, or i32. A wider integer beyond what
+  /// 32 bits hold counts as the nearest that they hold: no position reaches it.
+  mlir::Value perHead(int buffer, mlir::Value head);
   /// Entry `entry` of an array of unsigned 32-bit numbers, as index.
   mlir::Value entry(bundle::BufferRole role, mlir::Value entry);
 

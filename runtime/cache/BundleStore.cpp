@@ -64,11 +64,31 @@ std::string defaultCacheFolder() {
   return "";
 }
 
-uint64_t defaultCacheLimit() {
+StatusOr<uint64_t> parseBytes(std::string_view text) {
+  uint64_t number = 0;
+  const char *stop = text.data() + text.size();
+  auto [end, error] = std::from_chars(text.data(), stop, number);
+  constexpr std::string_view kUnits = "KMG";
+  unsigned shift = 0;
+  if (end != stop) {
+    size_t unit = kUnits.find(static_cast<char>(std::toupper(static_cast<unsigned char>(*end))));
+    shift = unit == std::string_view::npos ? 64 : 10 * (static_cast<unsigned>(unit) + 1);
+    ++end;
+  }
+  if (error != std::errc() || end != stop || shift == 64 || number > UINT64_MAX >> shift)
+    return invalidArgument("'{}' is no number of bytes; write for example 4096, 64K, 10M or 2G",
+                           text);
+  return number << shift;
+}
+
+StatusOr<uint64_t> defaultCacheLimit() {
   std::string text = environment("LLMOPT_CACHE_LIMIT");
-  uint64_t limit = 0;
-  auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), limit);
-  return error == std::errc() && end == text.data() + text.size() ? limit : kDefaultLimit;
+  if (text.empty())
+    return kDefaultLimit;
+  StatusOr<uint64_t> limit = parseBytes(text);
+  if (!limit)
+    return limit.status().withContext("LLMOPT_CACHE_LIMIT");
+  return limit;
 }
 
 bool isCacheKey(const std::string &text) {
@@ -77,7 +97,7 @@ bool isCacheKey(const std::string &text) {
 }
 
 BundleStore::BundleStore(const std::string &folder)
-    : versioned(fmt::format("{}/{}", folder, bundle::kFormatVersion)) {}
+    : root(folder), versioned(fmt::format("{}/{}", folder, bundle::kFormatVersion)) {}
 
 StatusOr<bundle::Program> BundleStore::peek(const std::string &key) const {
   std::string path = pathOf(key);
@@ -110,51 +130,88 @@ Status BundleStore::publish(const bundle::Program &program) const {
   return bundle::saveBundle(program, pathOf(program.key));
 }
 
-std::vector<BundleStore::Entry> BundleStore::list() const {
-  std::vector<Entry> entries;
-  for (const std::string &path : filesOf(versioned)) {
+/// Adds the entries of one format.
+static void addEntries(const std::string &folder, std::vector<BundleStore::Entry> &entries) {
+  for (const std::string &path : filesOf(folder)) {
     struct stat info;
     if (path.ends_with(kBundle) && ::stat(path.c_str(), &info) == 0 && S_ISREG(info.st_mode))
       entries.push_back(
           {keyOf(path), path, static_cast<uint64_t>(info.st_size), nanosecondsOf(info.st_mtim)});
   }
-  std::sort(entries.begin(), entries.end(), [](const Entry &a, const Entry &b) {
-    return std::tie(a.lastUse, a.key) < std::tie(b.lastUse, b.key);
-  });
+}
+
+static std::vector<BundleStore::Entry> byUse(std::vector<BundleStore::Entry> entries) {
+  std::sort(entries.begin(), entries.end(),
+            [](const BundleStore::Entry &a, const BundleStore::Entry &b) {
+              return std::tie(a.lastUse, a.path) < std::tie(b.lastUse, b.path);
+            });
   return entries;
 }
 
-/// Lock files and halves of entries whose process has died.
-void BundleStore::removeLeftovers() const {
-  for (const std::string &path : filesOf(versioned)) {
+std::vector<BundleStore::Entry> BundleStore::list() const {
+  std::vector<Entry> entries;
+  addEntries(versioned, entries);
+  return byUse(std::move(entries));
+}
+
+/// Folders of the store whose name is a number.
+std::vector<std::string> BundleStore::formatFolders() const {
+  std::vector<std::string> folders = filesOf(root);
+  std::erase_if(folders, [](const std::string &path) {
+    std::string name = fs::path(path).filename().string();
+    std::error_code error;
+    return !std::all_of(name.begin(), name.end(), [](unsigned char c) {
+      return std::isdigit(c);
+    }) || !fs::is_directory(path, error);
+  });
+  return folders;
+}
+
+std::vector<BundleStore::Entry> BundleStore::listAll() const {
+  std::vector<Entry> entries;
+  for (const std::string &folder : formatFolders())
+    addEntries(folder, entries);
+  return byUse(std::move(entries));
+}
+
+/// Lock files that no process holds, and halves of entries whose process has died.
+static void removeLeftovers(const std::string &folder) {
+  for (const std::string &path : filesOf(folder)) {
     if (path.ends_with(kBundle))
       continue;
-    std::optional<KeyLock> lock;
-    KeyLock::State state = KeyLock::tryLock(lockPath(keyOf(path)), lock);
+    std::optional<KeyLock> lock; // its end removes the lock file
+    KeyLock::State state =
+        KeyLock::tryLock(fmt::format("{}/{}{}", folder, keyOf(path), kLock), lock);
     struct stat info;
     bool old = ::stat(path.c_str(), &info) == 0 &&
                std::time(nullptr) - info.st_mtim.tv_sec > kTemporarySeconds;
     // Without locks, age decides.
-    if (!path.ends_with(kLock) && (state == KeyLock::State::Held || old))
+    bool isLock = path.ends_with(kLock);
+    if (isLock ? state == KeyLock::State::Impossible && old : state == KeyLock::State::Held || old)
       ::unlink(path.c_str());
   }
 }
 
 BundleStore::Collected BundleStore::collect(uint64_t maxBytes, const std::string &spared) const {
-  removeLeftovers();
-  std::vector<Entry> entries = list();
+  for (const std::string &folder : formatFolders())
+    removeLeftovers(folder);
+  std::vector<Entry> entries = listAll();
   Collected collected;
   for (const Entry &entry : entries)
     collected.keptBytes += entry.bytes;
   for (const Entry &entry : entries) {
     if (collected.keptBytes <= maxBytes)
       break;
-    if (entry.key == spared || ::unlink(entry.path.c_str()) != 0)
+    if (entry.path == pathOf(spared) || ::unlink(entry.path.c_str()) != 0)
       continue;
     collected.keptBytes -= entry.bytes;
     collected.bytes += entry.bytes;
     ++collected.entries;
   }
+  std::error_code ignored; // what is not empty stays
+  for (const std::string &folder : formatFolders())
+    if (folder != versioned)
+      fs::remove(folder, ignored);
   return collected;
 }
 

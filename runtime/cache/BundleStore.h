@@ -4,6 +4,9 @@
 //
 //   FOLDER/2/KEY.bundle      2: the bundle format's version
 //   FOLDER/2/KEY.lock        while a process compiles it
+//
+// Entries of other formats, of versions of the compiler before and after, count for the limit and
+// go as the others do.
 #pragma once
 
 #include "runtime/base/Status.h"
@@ -12,6 +15,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace llmopt::runtime {
@@ -20,8 +24,11 @@ namespace llmopt::runtime {
 /// none of them.
 std::string defaultCacheFolder();
 
-/// 1 GiB, or LLMOPT_CACHE_LIMIT in bytes.
-uint64_t defaultCacheLimit();
+/// Bytes as people write them: 4096, 64K, 10M, 2G (of 1024). InvalidArgument shows the form.
+StatusOr<uint64_t> parseBytes(std::string_view text);
+
+/// 1 GiB, or LLMOPT_CACHE_LIMIT. InvalidArgument where that is no number of bytes.
+StatusOr<uint64_t> defaultCacheLimit();
 
 class BundleStore {
 public:
@@ -41,8 +48,10 @@ public:
     uint64_t bytes = 0;
     int64_t lastUse = 0; ///< nanoseconds since 1970
   };
-  /// The one used longest ago first.
+  /// Those of this format, the one used longest ago first.
   std::vector<Entry> list() const;
+  /// Those of other formats too, which this version does not read.
+  std::vector<Entry> listAll() const;
 
   struct Collected {
     uint64_t entries = 0, bytes = 0; ///< removed
@@ -67,9 +76,9 @@ public:
 
 private:
   std::string pathOf(const std::string &key) const { return versioned + "/" + key + ".bundle"; }
-  void removeLeftovers() const;
+  std::vector<std::string> formatFolders() const;
 
-  std::string versioned;
+  std::string root, versioned;
 };
 
 /// Whether text may be a key: 1 to 128 hexadecimal digits, so that it is a file's name too.

@@ -5,6 +5,7 @@
 
 #include <condition_variable>
 #include <deque>
+#include <exception>
 #include <list>
 #include <map>
 #include <mutex>
@@ -99,6 +100,19 @@ Status checkCompiled(const std::string &key, const bundle::Program &program) {
   return {};
 }
 
+/// A compile's result, whatever it throws: others wait for it.
+StatusOr<bundle::Program> resultOf(const std::string &key, const CompileFunction &compile) try {
+  return compile();
+} catch (const std::bad_alloc &) {
+  return makeStatus(StatusCode::ResourceExhausted, "no memory for the program of key '{}'", key);
+} catch (const std::exception &exception) {
+  return makeStatus(StatusCode::Internal, "the compile for key '{}' ended with an exception: {}",
+                    key, exception.what());
+} catch (...) {
+  return makeStatus(StatusCode::Internal,
+                    "the compile for key '{}' ended with an exception of no known kind", key);
+}
+
 } // namespace
 
 /// All that threads share, of one process: a child of a fork gets a new one.
@@ -187,8 +201,11 @@ StatusOr<CachedProgram> KernelCache::State::get(const std::string &key,
   StatusOr<CachedProgram> result = produce(key, compile);
   {
     std::lock_guard lock(mutex);
-    if (result)
-      memory.insert(key, *result);
+    try {
+      if (result)
+        memory.insert(key, *result);
+    } catch (const std::bad_alloc &) { // served all the same, and those who wait must not hang
+    }
     flights.erase(key);
   }
   flight->finish(result);
@@ -236,12 +253,15 @@ StatusOr<CachedProgram> KernelCache::State::produce(const std::string &key,
   return compileNow(key, compile);
 } catch (const std::bad_alloc &) {
   return makeStatus(StatusCode::ResourceExhausted, "no memory for the program of key '{}'", key);
+} catch (const std::exception &exception) { // of the system: locks, folders
+  return makeStatus(StatusCode::Internal, "the cache failed on key '{}': {}", key,
+                    exception.what());
 }
 
 StatusOr<CachedProgram> KernelCache::State::compileNow(const std::string &key,
                                                        const CompileFunction &compile) {
   count(&CacheMetrics::compiles);
-  StatusOr<bundle::Program> compiled = compile();
+  StatusOr<bundle::Program> compiled = resultOf(key, compile);
   Status status = compiled ? checkCompiled(key, *compiled) : compiled.status();
   if (!status.ok()) {
     count(&CacheMetrics::failedCompiles);

@@ -132,12 +132,18 @@ int64_t toBound(double value, double (*round)(double)) {
 double roundDown(double value) { return std::floor(value); }
 double roundUp(double value) { return std::ceil(value); }
 
+/// An integer of a head as kernels take it, in 32 bits: one beyond them is the nearest.
+int64_t headInteger(const ArrayRef &array, int64_t head) {
+  using Limits = std::numeric_limits<int32_t>;
+  return std::clamp<int64_t>(readInteger(array, head), Limits::min(), Limits::max());
+}
+
 /// Smallest and largest value over the heads.
 void addPerHead(const ArrayRef &array, int64_t &low, int64_t &high) {
   for (int64_t head = 0; head < array.shape[0]; ++head) {
     bool isInteger = array.type >= ElementType::I8;
     int64_t down =
-        isInteger ? readInteger(array, head) : toBound(readNumber(array, head), roundDown);
+        isInteger ? headInteger(array, head) : toBound(readNumber(array, head), roundDown);
     int64_t up = isInteger ? down : toBound(readNumber(array, head), roundUp);
     low = head == 0 ? down : std::min(low, down);
     high = head == 0 ? up : std::max(high, up);

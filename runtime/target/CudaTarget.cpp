@@ -55,7 +55,7 @@ StatusOr<CudaTarget> cudaTargetOf(std::string_view arch) {
     return parsed.status();
   const CudaTarget *best = nullptr;
   for (const CudaTarget &target : kTargets)
-    if (target.arch / 10 == parsed->major && target.arch <= parsed->number())
+    if (target.arch <= parsed->number())
       best = &target;
   if (best)
     return *best;

@@ -53,8 +53,8 @@ uint32_t registerBudget(const CudaTarget &target, uint32_t threads, uint32_t blo
 /// The chips of the table, ascending.
 std::span<const CudaTarget> cudaTargets();
 
-/// Numbers for "sm_80", "sm_90a", ...: those of the same chip, or of the latest older one of
-/// its major version. InvalidArgument lists what there is.
+/// Numbers for "sm_80", "sm_90a", ...: those of the same chip, or of the latest older one, which
+/// `arch` tells. InvalidArgument lists what there is.
 StatusOr<CudaTarget> cudaTargetOf(std::string_view arch);
 
 } // namespace llmopt::runtime

@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import subprocess
+import time
 
 from common import FOLDER, LLM_OPT, check, read_npy, run, write_npy
 
@@ -69,6 +70,45 @@ check(not verify() and verify(), "compiled again, once")
 
 result = run("cache", "gc", "--limit", "0", "--json")
 check(json.loads(result.stdout)["kept_bytes"] == 0 and entries() == [], result.stdout)
+
+# Sizes as people write them, of the option and the variable; entries of an older format.
+os.makedirs("cache/1")
+with open(f"cache/1/{'a' * 64}.bundle", "wb") as file:
+    file.write(bytes(5000))
+check("1 entries of other versions beside it" in run("cache", "ls").stdout, "they are told")
+for limit, kept in (("1G", 5000), ("5K", 5000), ("4K", 0)):
+    result = run("cache", "gc", "--limit", limit, "--json")
+    check(result.returncode == 0 and json.loads(result.stdout)["kept_bytes"] == kept, result)
+check(not os.path.exists("cache/1"), "an older format goes, and its folder")
+for limit in ("-5", "abc", "1.5G"):
+    line = f"'{limit}' is no number of bytes; write for example 4096, 64K, 10M or 2G\n"
+    result = run("cache", "gc", f"--limit={limit}")
+    check(result.returncode == 1 and result.stderr == "llm-opt cache: --limit " + line, result)
+    os.environ["LLMOPT_CACHE_LIMIT"] = limit
+    for command, options in (("cache", ["ls"]), ("verify", ["f.mlir", "--count", "1"])):
+        result = run(command, *options)
+        check(result.returncode == 1 and
+              result.stderr == f"llm-opt {command}: LLMOPT_CACHE_LIMIT: " + line, result)
+os.environ["LLMOPT_CACHE_LIMIT"] = "10G"
+check("of 10240.0 MiB" in run("cache", "ls").stdout, "10G is 10 GiB")
+del os.environ["LLMOPT_CACHE_LIMIT"]
+
+# Killed in the middle of a compile, soon after it began and within NVRTC: the lock file that is
+# left holds nobody up.
+nvrtc = isinstance(json.loads(run("env", "--json").stdout)["nvrtc"], dict)
+for seconds in (0, 0.1, 0.3) if nvrtc else ():
+    process = subprocess.Popen([LLM_OPT, "verify", "f.mlir", "--device", "sim", "--count", "1"],
+                               stdout=subprocess.DEVNULL)
+    while not glob.glob("cache/*/*.lock") and process.poll() is None:
+        time.sleep(0.002)
+    time.sleep(seconds)
+    process.kill()
+    process.wait()
+if nvrtc:
+    result = run("verify", "f.mlir", "--device", "sim", "--count", "1", "--json")
+    check(result.returncode == 0 and json.loads(result.stdout)["passed"], result)
+    result = run("cache", "gc", "--limit", "0")
+    check(result.returncode == 0 and not glob.glob("cache/*/*"), glob.glob("cache/*/*"))
 
 # A place that cannot be written.
 with open("plain-file", "w") as file:

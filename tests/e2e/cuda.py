@@ -3,9 +3,10 @@ machine code and PTX, and failures of the driver."""
 import json
 import os
 import pathlib
+import subprocess
 import sys
 
-from common import check, read_npy, run, write_npy
+from common import LLM_OPT, check, read_npy, run, write_npy
 
 SPECS = pathlib.Path(__file__).resolve().parents[2] / "examples" / "specs"
 
@@ -118,6 +119,44 @@ check(all(row["passed"] and "share" not in row and "limit" not in row for row in
 done, calls = with_driver("demo", "tiny.json", "--device", "cuda")
 check(done.stdout.startswith("Fake GPU; its limits are not measured\n"), done.stdout)
 check("%" not in done.stdout and "GB/s" not in done.stdout, done.stdout)
+# Chips of generations that came later: generic PTX, or the schedule of an older chip, and a
+# warning that says so.
+newest = env["nvrtc"]["archs"][-1]
+for major, numbers in ((11, 100), (13, 120)):
+    done, calls = with_driver("verify", spec("merge-partials"), "--device", "cuda", "--count", "2",
+                              set=f"major={major},minor=0")
+    check(done.returncode == 0 and "2 passed, 0 failed" in done.stdout, done.stdout + done.stderr)
+    check(f"no numbers for sm_{major}0; the schedule follows from those of sm_{numbers}"
+          in done.stderr, done.stderr)
+    if 10 * major > newest:
+        check("PTX for compute_80 was made" in done.stderr, done.stderr)
+
+# One bundle for several chips and the CPU, each with what fits it best.
+RUN_BUNDLE = os.path.join(os.path.dirname(LLM_OPT), "run-bundle")
+done = run("compile", "dense.mlir", "--target", "cpu,cuda:sm_90a,sm_120", "-o", "family.bundle")
+check(done.returncode == 0 and not done.stderr, done.stderr)
+os.environ["FAKE_CUDA_BUNDLES"] = os.path.abspath("family.bundle")
+files = [f"{name}={name}.npy" for name in "qkv"]
+_, want = read_npy("cpu.npy")
+for device, chip, target in (("cpu", "8,minor=0", "cpu"), ("cuda", "9,minor=0", "cuda:sm_90a"),
+                             ("cuda", "12,minor=0", "cuda:sm_120"),
+                             ("cuda", "8,minor=6", "cuda:compute_80"),
+                             ("cuda", "10,minor=0", "cuda:compute_80")):
+    os.environ["FAKE_CUDA_SET"] = "major=" + chip
+    done = subprocess.run([RUN_BUNDLE, "family.bundle", device, *files, "--", "o=family.npy"],
+                          capture_output=True, text=True)
+    check(done.returncode == 0 and done.stdout.startswith(f"ran 'f' for {target} on "),
+          f"{chip}: {done.stdout}{done.stderr}")
+    _, got = read_npy("family.npy")
+    check(max(abs(a - b) for a, b in zip(want, got)) < 1e-5, f"{target}: other numbers than cpu")
+del os.environ["FAKE_CUDA_SET"], os.environ["FAKE_CUDA_BUNDLES"]
+for target, emit, message in (
+        ("cuda:sm_80,sm_90", "ptx", "--emit ptx takes one target; only a bundle holds several: "
+         "'cuda:sm_80,sm_90'"),
+        ("cuda:sm_80,sm_80", "bundle", "--target names 'cuda:sm_80' twice"),
+        ("cuda:sm_80,", "bundle", "unknown target ''; cpu and cuda:sm_80 are of the form wanted")):
+    done = run("compile", "dense.mlir", "--target", target, "--emit", emit, "-o", "none")
+    check(done.returncode == 1 and done.stderr == f"llm-opt compile: {message}\n", done.stderr)
 
 # Failures: exit code 1, one line that names the call, nothing that hangs or crashes.
 VERIFY = ["verify", spec("merge-partials"), "--device", "cuda", "--count", "1"]

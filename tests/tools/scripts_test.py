@@ -224,6 +224,13 @@ class RunCtest(ScriptCase):
         self.assertEqual(code, 1)
         self.assertIn("skipped, and not in tests/expected-skips.txt: b", out)
 
+    def test_a_text_excuses_only_skips_that_print_it(self):
+        self.results([("a", "run"), ("b", "notrun")])
+        self.assertEqual(self.run_tests(CI="true", expected="* [the reason]  # why\n")[0], 0)
+        code, out, _ = self.run_tests(CI="true", expected="* [no NVRTC]  # why\n")
+        self.assertEqual(code, 1)
+        self.assertIn("skipped, and not in tests/expected-skips.txt: b (the reason)", out)
+
     def test_ci_sees_the_files_of_a_lit_suite(self):
         lit = ('<testsuites><testsuite name="lit"><testcase classname="lit.attn" name="a.mlir">'
                '<skipped message="Missing required feature(s): test-data"/></testcase>'

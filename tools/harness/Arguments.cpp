@@ -9,6 +9,7 @@
 
 #include <fmt/format.h>
 
+#include <array>
 #include <cmath>
 #include <limits>
 
@@ -103,6 +104,19 @@ double capturedValue(mlir::Type type, Random &random) {
   return double(random.integer(1, width <= 4 ? (1 << (width - 1)) - 1 : 8));
 }
 
+/// Integers of heads that low or high bits alone tell wrong, each beyond every position or below
+/// all, and a small one among them.
+void fillFar(HostArray &array) {
+  constexpr double kMost64 = 0x1p63 - 0x1p10; // the largest that a double holds
+  const std::array wide = {0x1p32 + 2, 3.0, 0x1p40, kMost64, 0x1p31, -0x1p40, -0x1p32 + 3, -0x1p63};
+  const std::array narrow = {0x1p31 - 1, 3.0, -0x1p31, 0x1p30};
+  size_t head = 0;
+  array.fill([&] {
+    size_t i = head++;
+    return array.type == ElementType::I64 ? wide[i % wide.size()] : narrow[i % narrow.size()];
+  });
+}
+
 llvm::SmallVector<int64_t, 5> extentsOf(mlir::Type type, const ArgumentExtents &extents) {
   llvm::SmallVector<int64_t, 5> shape;
   auto tensor = llvm::dyn_cast<mlir::RankedTensorType>(type);
@@ -140,6 +154,11 @@ llvm::Error addArguments(attn::AttentionOp op, const ArgumentExtents &extents, c
     std::string name = "arg" + std::to_string(i);
     StrideStyle style = size.size() == 4 ? shape.strides : StrideStyle::Packed;
     HostArray &array = call.arrays.emplace_back(name, *format, size, HostArray::Access::In, style);
+    if (shape.farNumbers && uses[i].role == Role::Number && !size.empty() &&
+        !reference::isFloat(*format)) {
+      fillFar(array);
+      continue;
+    }
     Random random(shape.seed, name);
     array.fill([&] { return element(uses[i], *format, extents, shape, random); });
   }

@@ -34,6 +34,15 @@ private:
 
   const Spec &spec;
   std::vector<Case> cases;
+  /// Whether an integer has a value a head.
+  bool hasNumberOfHeads() const {
+    attn::AttentionOp op = spec.attention;
+    return llvm::any_of(op.getNumbers(), [&](const attn::NumberUse &use) {
+      auto arg = llvm::dyn_cast<attn::ArgAttr>(use.value);
+      return arg && !use.isFloat &&
+             llvm::isa<mlir::RankedTensorType>(op.getArgs()[arg.getIndex()].getType());
+    });
+  }
   bool ragged() const {
     return spec.attention && attn::AttentionOp(spec.attention).isRaggedQuery();
   }
@@ -164,6 +173,10 @@ void HardCases::addNumbers() {
     add("every number 1", {3, 3}, {3, 129}).shape.numbers = ones;
   if (!large.empty())
     add("numbers beyond every length", {3, 3}, {3, 129}).shape.numbers = large;
+  if (hasNumberOfHeads())
+    for (int64_t queries : {1, 70})
+      add("numbers of heads beyond every position", {queries, queries}, {queries, 200})
+          .shape.farNumbers = true;
 }
 
 void HardCases::addStrides() {

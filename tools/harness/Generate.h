@@ -25,6 +25,8 @@ struct Shape {
   /// Overrides of the spec's literals, and userN: see reference::Inputs::numbers.
   std::map<std::string, double> numbers;
 
+  bool farNumbers = false; ///< integers with a value a head: beyond every position, or below all
+
   Fill fill = Fill::Random;
   double queryMagnitude = 1, keyMagnitude = 1;
   StrideStyle strides = StrideStyle::Packed; ///< of Q, K, V, pools, masks, biases, O

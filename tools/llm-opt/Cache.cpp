@@ -17,7 +17,7 @@ using runtime::BundleStore;
 struct Options {
   std::string folder = runtime::defaultCacheFolder(), path;
   std::vector<std::string> keys;
-  uint64_t limit = runtime::defaultCacheLimit();
+  uint64_t limit = 0;
   bool json = false;
 };
 
@@ -48,9 +48,17 @@ int list(const Options &options) {
     print(options, store, entry);
     bytes += entry.bytes;
   }
-  if (!options.json)
-    fmt::print("{} entries, {:.1f} MiB of {:.1f} MiB, in {}\n", entries.size(), bytes / 1048576.0,
-               options.limit / 1048576.0, store.folder());
+  if (options.json)
+    return 0;
+  fmt::print("{} entries, {:.1f} MiB of {:.1f} MiB, in {}\n", entries.size(), bytes / 1048576.0,
+             options.limit / 1048576.0, store.folder());
+  uint64_t others = 0, otherBytes = 0;
+  for (const BundleStore::Entry &entry : store.listAll())
+    if (!entry.path.starts_with(store.folder() + "/"))
+      ++others, otherBytes += entry.bytes;
+  if (others)
+    fmt::print("{} entries of other versions beside it, {:.1f} MiB, count for the limit\n", others,
+               otherBytes / 1048576.0);
   return 0;
 }
 
@@ -87,8 +95,9 @@ int cacheCommand(int argc, char **argv) {
   CLI::App *ls = app.add_subcommand("ls", "list the entries, the one used longest ago first");
   CLI::App *gc = app.add_subcommand("gc", "remove entries until the rest fits the limit, and what "
                                           "killed processes left");
-  gc->add_option("--limit", options.limit, "bytes to keep (LLMOPT_CACHE_LIMIT, or 1 GiB)")
-      ->check(notNegative(~uint64_t{0}));
+  std::string limit;
+  gc->add_option("--limit", limit,
+                 "bytes to keep, 64K, 10M, 2G for short (LLMOPT_CACHE_LIMIT, or 1 GiB)");
   CLI::App *out = app.add_subcommand("export", "write entries as .bundle files into a folder");
   out->add_option("DIR", options.path, "folder to write to")->required();
   out->add_option("--key", options.keys, "only these keys");
@@ -98,6 +107,12 @@ int cacheCommand(int argc, char **argv) {
     sub->fallthrough();
   if (std::optional<int> code = parseOptions(app, argc, argv))
     return *code;
+  runtime::StatusOr<uint64_t> bytes =
+      gc->count("--limit") ? runtime::parseBytes(limit) : runtime::defaultCacheLimit();
+  if (!bytes)
+    return fail("cache", gc->count("--limit") ? "--limit " + bytes.status().message()
+                                              : bytes.status().message());
+  options.limit = *bytes;
   if (options.folder.empty())
     return fail("cache", "there is no cache folder; set LLMOPT_CACHE_DIR or HOME, or give --dir");
   BundleStore store(options.folder);

@@ -54,7 +54,46 @@ int Output::write(const std::string &file, const std::string &text) {
   return 0;
 }
 
-int emitBundle(std::vector<mlir::func::FuncOp> specs, const CompileOptions &options,
+/// The targets that --target lists: "cuda:sm_80,sm_90" are two of one kind. A list with CUDA in it
+/// ends with PTX for compute_80, where no other PTX runs on every chip: code for sm_90a or sm_100a
+/// runs on no later one.
+llvm::Expected<std::vector<std::string>> targetsOf(llvm::StringRef list) {
+  std::vector<std::string> targets;
+  bool cuda = false, generic = false;
+  llvm::SmallVector<llvm::StringRef> parts;
+  list.split(parts, ',');
+  for (llvm::StringRef part : parts) {
+    std::string target = part.str();
+    bool bare = part.starts_with("sm_") || part.starts_with("compute_");
+    if (bare && cuda)
+      target = "cuda:" + target;
+    cuda |= llvm::StringRef(target).starts_with("cuda:");
+    generic |= target == "cuda:sm_80" || target == "cuda:compute_80";
+    if (llvm::is_contained(targets, target))
+      return llvm::createStringError("--target names '%s' twice", target.c_str());
+    targets.push_back(std::move(target));
+  }
+  if (cuda && !generic && targets.size() > 1)
+    targets.push_back("cuda:compute_80");
+  return targets;
+}
+
+/// Options of each target.
+llvm::Expected<std::vector<CompileOptions>> allOptions(const std::string &list) {
+  llvm::Expected<std::vector<std::string>> targets = targetsOf(list);
+  if (!targets)
+    return targets.takeError();
+  std::vector<CompileOptions> all;
+  for (const std::string &target : *targets) {
+    llvm::Expected<CompileOptions> options = optionsFor(target);
+    if (!options)
+      return options.takeError();
+    all.push_back(std::move(*options));
+  }
+  return all;
+}
+
+int emitBundle(std::vector<mlir::func::FuncOp> specs, const std::vector<CompileOptions> &targets,
                Output &output) {
   if (specs.size() != 1)
     return fail("compile",
@@ -62,17 +101,22 @@ int emitBundle(std::vector<mlir::func::FuncOp> specs, const CompileOptions &opti
                             specs.size()));
   if (output.path == "-")
     return fail("compile", "a bundle is binary; name a file with -o");
-  llvm::Expected<bundle::Program> program = compileSpec(specs.front(), options);
-  if (!program)
-    return fail("compile", llvm::toString(program.takeError()));
-  runtime::Status saved = bundle::saveBundle(*program, output.path);
+  std::vector<bundle::Program> family;
+  for (const CompileOptions &options : targets) {
+    llvm::Expected<bundle::Program> program = compileSpec(specs.front(), options);
+    if (!program)
+      return fail("compile", llvm::toString(program.takeError()));
+    family.push_back(std::move(*program));
+  }
+  runtime::Status saved = bundle::saveFamily(family, output.path);
   if (!saved.ok())
     return fail("compile", saved.message());
   std::error_code error;
   output.note(output.path, std::filesystem::file_size(output.path, error));
-  output.facts["key"] = program->key;
-  for (const bundle::Kernel &kernel : program->kernels)
-    output.facts["kernels"].push_back(kernel.entry);
+  output.facts["key"] = family.front().key;
+  for (const bundle::Program &program : family)
+    for (const bundle::Kernel &kernel : program.kernels)
+      output.facts["kernels"].push_back(kernel.entry);
   return 0;
 }
 
@@ -127,12 +171,12 @@ int dump(const std::vector<mlir::func::FuncOp> &specs, const std::string &folder
 }
 
 int emitAll(const std::vector<mlir::func::FuncOp> &specs, const std::string &emit,
-            const CompileOptions &options, Output &output) {
+            const std::vector<CompileOptions> &targets, Output &output) {
   if (emit == "bundle")
-    return emitBundle(specs, options, output);
+    return emitBundle(specs, targets, output);
   if (emit == "cubin")
-    return emitCubin(specs, options, output);
-  return emitText(specs, kStages.at(emit), output.path, options, output);
+    return emitCubin(specs, targets.front(), output);
+  return emitText(specs, kStages.at(emit), output.path, targets.front(), output);
 }
 
 } // namespace
@@ -142,7 +186,9 @@ int compileCommand(int argc, char **argv) {
   std::string spec, target = "cpu", emit = "bundle", folder, function;
   Output output;
   app.add_option("SPEC", spec, "attn IR file, or - for standard input")->required();
-  app.add_option("--target", target, "cpu, or a CUDA architecture: cuda:sm_80");
+  app.add_option("--target", target,
+                 "cpu, or a CUDA architecture: cuda:sm_80; a bundle may hold several: "
+                 "cpu,cuda:sm_80,sm_90a");
   app.add_option("--emit", emit,
                  "ir, tile or bundle; for cpu vector, llvm, asm; for CUDA gpu, cuda, ptx, cubin");
   app.add_option("-o", output.path, "file to write; - is standard output");
@@ -152,9 +198,13 @@ int compileCommand(int argc, char **argv) {
                "print what was made as JSON, with the text if no file has it");
   if (std::optional<int> code = parseOptions(app, argc, argv))
     return *code;
-  llvm::Expected<CompileOptions> options = optionsFor(target);
-  if (!options)
-    return fail("compile", options.takeError());
+  llvm::Expected<std::vector<CompileOptions>> targets = allOptions(target);
+  if (!targets)
+    return fail("compile", targets.takeError());
+  if (targets->size() > 1 && (emit != "bundle" || !folder.empty()))
+    return fail("compile", fmt::format("{} takes one target; only a bundle holds several: '{}'",
+                                       folder.empty() ? "--emit " + emit : "--dump-dir", target));
+  const CompileOptions *options = &targets->front();
   bool cuda = !options->cudaArch.empty();
   auto stage = kStages.find(emit);
   bool known = emit == "bundle" || (emit == "cubin" && cuda) ||
@@ -176,7 +226,7 @@ int compileCommand(int argc, char **argv) {
   if (!folder.empty())
     if (int code = dump(specs, folder, *options, output))
       return code;
-  if (int code = emitAll(specs, emit, *options, output))
+  if (int code = emitAll(specs, emit, *targets, output))
     return code;
   if (output.json)
     fmt::print("{}\n", output.facts.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));

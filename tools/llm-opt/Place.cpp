@@ -7,9 +7,9 @@
 namespace llmopt::cli {
 namespace {
 
-runtime::KernelCache &kernelCache() {
+runtime::KernelCache &kernelCache(uint64_t limit) {
   static runtime::KernelCache cache(
-      {.folder = runtime::defaultCacheFolder(), .maxDiskBytes = runtime::defaultCacheLimit()});
+      {.folder = runtime::defaultCacheFolder(), .maxDiskBytes = limit});
   return cache;
 }
 
@@ -19,7 +19,12 @@ llvm::Expected<Place> openPlace(const std::string &name, bool cached) {
   runtime::StatusOr<std::shared_ptr<runtime::Device>> device = runtime::openDevice(name);
   if (!device)
     return llvm::createStringError(device.status().message());
-  return Place{*std::move(device), cached ? &kernelCache() : nullptr};
+  if (!cached)
+    return Place{*std::move(device), nullptr};
+  runtime::StatusOr<uint64_t> limit = runtime::defaultCacheLimit();
+  if (!limit)
+    return llvm::createStringError(limit.status().message());
+  return Place{*std::move(device), &kernelCache(*limit)};
 }
 
 llvm::Expected<CompileOptions> optionsFor(const runtime::Device *device) {

@@ -73,6 +73,13 @@ std::unique_ptr<SpecFile> SpecFile::parse(std::unique_ptr<llvm::MemoryBuffer> bu
   file->context = std::make_unique<MLIRContext>(registry);
   // The message tells; the whole op after it would hide that.
   file->context->printOpOnDiagnostic(false);
+  // Without a handler the context prints errors alone.
+  file->context->getDiagEngine().registerHandler([](Diagnostic &diagnostic) {
+    if (diagnostic.getSeverity() != DiagnosticSeverity::Warning)
+      return failure();
+    llvm::errs() << diagnostic.getLocation() << ": warning: " << diagnostic << '\n';
+    return success();
+  });
   auto sources = std::make_shared<llvm::SourceMgr>();
   sources->AddNewSourceBuffer(std::move(buffer), llvm::SMLoc());
   SourceMgrDiagnosticHandler handler(*sources, file->context.get());

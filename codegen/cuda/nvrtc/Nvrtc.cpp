@@ -169,16 +169,22 @@ Status compileFailure(const Nvrtc::Api &api, int result, const KernelSource &sou
 }
 
 constexpr const char *kGenericArch = "compute_80";
+constexpr uint32_t kGenericNumber = 80;
 
 } // namespace
 
 Nvrtc::Nvrtc(std::unique_ptr<const Api> owned)
     : api(owned.release(), [](const Api *pointer) { delete pointer; }) {}
 
-StatusOr<std::shared_ptr<const Nvrtc>> Nvrtc::load() {
+StatusOr<std::shared_ptr<const Nvrtc>> Nvrtc::load() { return load(nvrtcPlaces()); }
+
+StatusOr<std::shared_ptr<const Nvrtc>> Nvrtc::load(const NvrtcPlaces &places) {
   StatusOr<runtime::DynamicLibrary> library = runtime::DynamicLibrary::open(
-      nvrtcCandidates(), "no NVRTC: the CUDA compiler library was not found; install CUDA 12 or 13 "
+      places.candidates, "no NVRTC: the CUDA compiler library was not found; install CUDA 12 or 13 "
                          "or the Python package nvidia-cuda-nvrtc, or set LLMOPT_NVRTC");
+  if (!library && !places.folders.empty())
+    return makeStatus(library.status().code(), "{}; looked into {}", library.status().message(),
+                      fmt::join(places.folders, ", "));
   if (!library)
     return library.status();
   auto api = std::make_unique<Api>();
@@ -206,14 +212,19 @@ StatusOr<CompiledKernel> Nvrtc::compile(const KernelSource &source) const {
     return wanted.status();
   CompiledKernel kernel;
   kernel.arch = source.arch;
-  if (wanted->number() > api->archs.back()) {
+  if (!std::binary_search(api->archs.begin(), api->archs.end(), wanted->number())) {
+    if (wanted->number() <= kGenericNumber)
+      return invalidArgument("NVRTC {} knows no {}; it knows {}", version(), source.arch,
+                             fmt::join(api->archs, ", "));
+    // The numbers have gaps, and a chip may come into one of them: sm_88, sm_110.
+    bool beyond = wanted->number() > api->archs.back();
     kernel.arch = kGenericArch;
-    kernel.note = fmt::format("{} is newer than NVRTC {} knows (up to sm_{}); PTX for {} was "
-                              "made, which the driver compiles",
-                              source.arch, version(), api->archs.back(), kGenericArch);
-  } else if (!std::binary_search(api->archs.begin(), api->archs.end(), wanted->number())) {
-    return invalidArgument("NVRTC {} knows no {}; it knows {}", version(), source.arch,
-                           fmt::join(api->archs, ", "));
+    kernel.note = fmt::format("{}; PTX for {} was made, which the driver compiles",
+                              beyond ? fmt::format("{} is newer than NVRTC {} knows (up to sm_{})",
+                                                   source.arch, version(), api->archs.back())
+                                     : fmt::format("NVRTC {} knows no {} (it knows {})", version(),
+                                                   source.arch, fmt::join(api->archs, ", ")),
+                              kGenericArch);
   }
   std::vector<std::string> options = {"-arch=" + kernel.arch, "-std=c++17", "-default-device",
                                       "--ptxas-options=-v"};

@@ -45,14 +45,24 @@ struct CompiledKernel {
   std::vector<bundle::Image> images() const;
 };
 
+/// Where NVRTC may be.
+struct NvrtcPlaces {
+  std::vector<std::string> candidates; ///< names and files to open, in order
+  std::vector<std::string> folders;    ///< that were searched for them, as patterns
+};
+
+/// LLMOPT_NVRTC (a file or a folder) alone where it is set; else the system's names, CUDA_HOME and
+/// CUDA_PATH, /usr/local/cuda, and the packages nvidia-cuda-nvrtc* of Python environments: the
+/// active one, venv and .venv of the current folder, the user's and the system's.
+NvrtcPlaces nvrtcPlaces();
+
 class Nvrtc {
 public:
-  /// Finds and opens the library. LLMOPT_NVRTC (a file or a folder) is the only place looked
-  /// at where it is set; else the system's names, CUDA_HOME and CUDA_PATH, /usr/local/cuda,
-  /// and the packages nvidia-cuda-nvrtc* of Python environments. Unavailable lists all.
+  /// Finds and opens the library. Unavailable lists what was tried and searched.
   static runtime::StatusOr<std::shared_ptr<const Nvrtc>> load();
+  static runtime::StatusOr<std::shared_ptr<const Nvrtc>> load(const NvrtcPlaces &places);
 
-  /// An architecture that this NVRTC does not know yet gives PTX for compute_80, and a note.
+  /// One above sm_80 that this NVRTC does not know gives PTX for compute_80, and a note.
   /// Errors: InvalidArgument for text that does not compile (with the compiler's messages)
   /// and for a bad architecture or option; Unavailable where NVRTC itself fails.
   runtime::StatusOr<CompiledKernel> compile(const KernelSource &source) const;
@@ -75,9 +85,6 @@ private:
 
   std::unique_ptr<const Api, void (*)(const Api *)> api;
 };
-
-/// Where `Nvrtc::load` looks, in order.
-std::vector<std::string> nvrtcCandidates();
 
 /// What an assembler's log (ptxas -v) says of the only kernel in it.
 bundle::ImageFigures parseAssemblerLog(std::string_view log);

@@ -26,37 +26,51 @@ void addFolder(const std::string &folder, std::vector<std::string> &candidates) 
       candidates.push_back(std::move(path));
 }
 
-/// A Python environment's folder with nvidia-cuda-nvrtc (13) or nvidia-cuda-nvrtc-cu12.
-void addPackages(const std::string &packages, std::vector<std::string> &candidates) {
+void addToolkit(const std::string &root, NvrtcPlaces &places) {
+  places.folders.push_back(root + "/lib64");
+  addFolder(places.folders.back(), places.candidates);
+}
+
+/// Python environments' folders (a pattern) with nvidia-cuda-nvrtc (13) or
+/// nvidia-cuda-nvrtc-cu12.
+void addPackages(const std::string &packages, NvrtcPlaces &places) {
+  places.folders.push_back(packages);
   for (const char *folder : {"/nvidia/cu13/lib", "/nvidia/cuda_nvrtc/lib"})
     for (const std::string &path : matchingPaths(packages + folder))
-      addFolder(path, candidates);
+      addFolder(path, places.candidates);
 }
 
 } // namespace
 
-std::vector<std::string> nvrtcCandidates() {
-  std::vector<std::string> candidates;
+NvrtcPlaces nvrtcPlaces() {
+  NvrtcPlaces places;
   if (std::string given = environment("LLMOPT_NVRTC"); !given.empty()) {
-    if (!isFolder(given))
-      return {given};
-    addFolder(given, candidates);
-    if (candidates.empty())
-      candidates.push_back(given + "/" + kNames.front());
-    return candidates;
+    if (isFolder(given))
+      addFolder(given, places.candidates);
+    else
+      places.candidates = {given};
+    if (places.candidates.empty())
+      places.candidates.push_back(given + "/" + kNames.front());
+    return places;
   }
-  candidates = kNames;
+  places.candidates = kNames;
   for (const char *variable : {"CUDA_HOME", "CUDA_PATH"})
     if (std::string root = environment(variable); !root.empty())
-      addFolder(root + "/lib64", candidates);
-  addFolder("/usr/local/cuda/lib64", candidates);
+      addToolkit(root, places);
+  addToolkit("/usr/local/cuda", places);
+  const std::string packages = "/lib/python3*/site-packages";
   for (const char *variable : {"VIRTUAL_ENV", "CONDA_PREFIX"})
     if (std::string root = environment(variable); !root.empty())
-      addPackages(root + "/lib/python3*/site-packages", candidates);
+      addPackages(root + packages, places);
+  for (const char *folder : {"venv", ".venv"})
+    addPackages(folder + packages, places);
   if (std::string home = environment("HOME"); !home.empty())
-    addPackages(home + "/.local/lib/python3*/site-packages", candidates);
-  addPackages("/usr/local/lib/python3*/dist-packages", candidates);
-  return candidates;
+    addPackages(home + "/.local" + packages, places);
+  for (const char *folder :
+       {"/usr/local/lib/python3*/dist-packages", "/usr/local/lib/python3*/site-packages",
+        "/usr/lib/python3/dist-packages"})
+    addPackages(folder, places);
+  return places;
 }
 
 } // namespace llmopt::cuda

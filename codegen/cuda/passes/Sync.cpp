@@ -4,7 +4,9 @@
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Dialect/UB/IR/UBOps.h"
 
+#include <limits>
 #include <set>
 #include <utility>
 
@@ -35,6 +37,10 @@ struct Passed {
   bool operator==(const Passed &) const = default;
 };
 
+/// Age of a copy that was never begun, which nothing waits for: turns before a loop's first carry
+/// its token (tile-gpu-pipeline).
+constexpr int64_t kNeverBegun = std::numeric_limits<int64_t>::max();
+
 /// What other threads may still be doing, and how old the copies under way are.
 struct State {
   SmallVector<Place> pending;
@@ -48,6 +54,18 @@ struct State {
   void addPassed(const Passed &entry) {
     if (!llvm::is_contained(passed, entry))
       passed.push_back(entry);
+  }
+  /// The token's age; where nothing is known of it, that of the latest copy.
+  int64_t ageOf(Value token) const {
+    auto found = ages.find(token);
+    if (found != ages.end())
+      return found->second;
+    return token.getDefiningOp<ub::PoisonOp>() ? kNeverBegun : 0;
+  }
+  /// `argument` of a loop gets what `value` is in `from`.
+  void carry(Value argument, Value value, const State &from) {
+    if (isa<tile::TokenType>(argument.getType()))
+      ages[argument] = from.ageOf(value);
   }
   /// All threads have come to `barrier`.
   void meet(Operation *barrier) {
@@ -200,22 +218,21 @@ private:
         state.add({access.buffer, access.slot, access.ahead, access.writes});
     if (auto copy = dyn_cast<tile::CopyAsyncOp>(op)) {
       for (auto &[token, age] : state.ages)
-        ++age;
+        age += age != kNeverBegun;
       state.ages[copy.getToken()] = 0;
     }
   }
 
-  /// The wait is each thread's own; the barrier after it makes all copies visible.
+  /// The wait is each thread's own; the barrier after it makes all copies visible. What the last
+  /// walk says of `pending` holds: of a loop, that is the one of the fixpoint.
   void visitGet(tile::GetOp get, State &state) {
     auto buffer = get.getBuffer().getDefiningOp<memref::AllocaOp>();
     Place place{buffer, get.getSlot(), 0, false};
     bool written = llvm::any_of(
         state.pending, [&](const Place &other) { return other.writes && overlap(place, other); });
     if (Value token = get.getToken()) {
-      int64_t age = state.ages.lookup(token);
-      if (get.getPending())
-        age = std::min<int64_t>(age, *get.getPending());
-      get.setPending(age);
+      int64_t age = state.ageOf(token);
+      get.setPending(age == kNeverBegun ? 0 : age);
       written = true;
       state.ages.erase(token);
     }
@@ -245,8 +262,7 @@ private:
       result.addPassed(entry);
     }
     for (auto [argument, value] : llvm::zip(loop.getRegionIterArgs(), yielded))
-      if (auto age = state.ages.find(value); age != state.ages.end())
-        result.ages[argument] = age->second;
+      result.carry(argument, value, state);
     return result;
   }
 
@@ -269,8 +285,7 @@ private:
   void visitFor(scf::ForOp loop, State &state) {
     State entry = state;
     for (auto [argument, init] : llvm::zip(loop.getRegionIterArgs(), loop.getInitArgs()))
-      if (auto age = state.ages.find(init); age != state.ages.end())
-        entry.ages[argument] = age->second;
+      entry.carry(argument, init, state);
     SmallVector<Value> yielded(loop.getBody()->getTerminator()->getOperands());
     for (;;) {
       State out = entry;

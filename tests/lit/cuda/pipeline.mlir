@@ -2,6 +2,8 @@
 // RUN: llm-opt opt --tile-to-gpu %s | FileCheck %s
 // RUN: llm-opt opt --tile-to-gpu=stages=1 %s | FileCheck %s --check-prefix=ONE
 
+// RUN: llm-opt opt --tile-to-gpu=stages=3 %s | FileCheck %s --check-prefix=THREE
+
 // Staging: a load into shared memory is a copy, begun at once, and a wait for it.
 // STAGE-LABEL: func.func @sum
 // STAGE:         scf.for
@@ -28,6 +30,13 @@
 // CHECK:             tile.mma
 // CHECK-NOT:       tile.barrier
 // CHECK:           scf.yield %[[NEW]], %[[NEXT]]
+
+// Three stages: the copy of the turn before stays under way during a wait.
+// THREE-LABEL: func.func @sum
+// THREE:         scf.for {{.*}} iter_args(%{{.*}} = {{.*}}, %[[OLD:.*]] = %{{.*}}, %{{.*}} = %
+// THREE:           tile.get {{.*}} after %[[OLD]] pending 1
+// THREE-NEXT:      tile.barrier
+// THREE:           tile.copy_async {{.*}} ahead 2 if
 
 // One stage: the copy waits until the tile before it was read.
 // ONE-LABEL: func.func @sum

@@ -1,6 +1,8 @@
 // The folder by itself: defaults, listing, export and import.
 #include "Support.h"
 
+#include "runtime/cache/KeyLock.h"
+
 #include <cstdlib>
 #include <fstream>
 
@@ -26,11 +28,62 @@ TEST_F(BundleStoreTest, DefaultFolderFollowsTheEnvironment) {
 }
 
 TEST_F(BundleStoreTest, DefaultLimitIsANumberOfBytes) {
-  ::setenv("LLMOPT_CACHE_LIMIT", "12345", 1);
-  EXPECT_EQ(defaultCacheLimit(), 12345u);
-  ::setenv("LLMOPT_CACHE_LIMIT", "much", 1);
-  EXPECT_EQ(defaultCacheLimit(), uint64_t{1} << 30);
   ::unsetenv("LLMOPT_CACHE_LIMIT");
+  EXPECT_EQ(*defaultCacheLimit(), uint64_t{1} << 30);
+  ::setenv("LLMOPT_CACHE_LIMIT", "12345", 1);
+  EXPECT_EQ(*defaultCacheLimit(), 12345u);
+  ::setenv("LLMOPT_CACHE_LIMIT", "10G", 1);
+  EXPECT_EQ(*defaultCacheLimit(), uint64_t{10} << 30);
+  ::setenv("LLMOPT_CACHE_LIMIT", "much", 1);
+  EXPECT_EQ(defaultCacheLimit().status().message(),
+            "LLMOPT_CACHE_LIMIT: 'much' is no number of bytes; write for example 4096, 64K, 10M "
+            "or 2G");
+  ::unsetenv("LLMOPT_CACHE_LIMIT");
+}
+
+TEST_F(BundleStoreTest, BytesAreWrittenWithAndWithoutUnit) {
+  for (auto [text, bytes] : {std::pair<const char *, uint64_t>{"0", 0},
+                             {"1K", 1024},
+                             {"3m", uint64_t{3} << 20},
+                             {"2G", uint64_t{2} << 30},
+                             {"18446744073709551615", UINT64_MAX}})
+    EXPECT_EQ(*parseBytes(text), bytes) << text;
+  for (const char *text :
+       {"", "-5", "abc", "K", "1KB", "1T", "1.5G", " 1", "18446744073709551616", "99999999999999G"})
+    EXPECT_FALSE(parseBytes(text)) << text;
+}
+
+TEST_F(BundleStoreTest, EntriesOfOtherFormatsCountAndGo) {
+  BundleStore store(folder);
+  ASSERT_TRUE(store.publish(programOf(keyOf(1))).ok());
+  fs::path older = folder / "1", newer = folder / "999", own = folder / "notes";
+  for (const fs::path &other : {older, newer, own}) {
+    fs::create_directories(other);
+    std::ofstream(other / (keyOf(2) + ".bundle")) << std::string(5000, 'x');
+  }
+  std::ofstream(older / (keyOf(3) + ".lock"));
+  EXPECT_EQ(store.list().size(), 1u);
+  EXPECT_EQ(store.listAll().size(), 3u);
+  uint64_t bytes = store.list().front().bytes;
+  EXPECT_EQ(store.collect(1 << 20).keptBytes, bytes + 10000);
+  EXPECT_TRUE(leftovers(older).empty()) << "a lock that nobody holds";
+  BundleStore::Collected collected = store.collect(0);
+  EXPECT_EQ(collected.entries, 3u);
+  EXPECT_EQ(collected.keptBytes, 0u);
+  EXPECT_FALSE(fs::exists(older) || fs::exists(newer));
+  EXPECT_TRUE(fs::exists(own / (keyOf(2) + ".bundle"))) << "no format's folder";
+}
+
+TEST_F(BundleStoreTest, LockFilesThatNobodyHoldsGoAndOthersStay) {
+  BundleStore store(folder);
+  ASSERT_TRUE(store.create().ok());
+  std::ofstream(store.lockPath(keyOf(1)));
+  std::optional<KeyLock> held;
+  ASSERT_EQ(KeyLock::tryLock(store.lockPath(keyOf(2)), held), KeyLock::State::Held);
+  store.collect(0);
+  EXPECT_EQ(leftovers(folder), std::vector<std::string>{store.lockPath(keyOf(2))});
+  held.reset();
+  EXPECT_TRUE(leftovers(folder).empty());
 }
 
 TEST_F(BundleStoreTest, ExportAndImport) {

@@ -110,6 +110,43 @@ TEST_F(KernelCacheTest, AFailedCompileIsKeptNowhere) {
   EXPECT_EQ(cache.metrics().compiles, 2u);
 }
 
+/// Whatever a compile throws, those who wait for it get an answer and the next call tries again.
+TEST_F(KernelCacheTest, ACompileThatThrowsIsAFailedCompileForAllWhoWait) {
+  struct Case {
+    std::function<void()> raise;
+    StatusCode code;
+    const char *message;
+  };
+  for (const Case &c :
+       {Case{[] { throw std::runtime_error("out of luck"); }, StatusCode::Internal,
+             "ended with an exception: out of luck"},
+        Case{[] { throw 7; }, StatusCode::Internal, "ended with an exception of no known kind"},
+        Case{[] { throw std::bad_alloc(); }, StatusCode::ResourceExhausted, "no memory"}}) {
+    KernelCache cache({.folder = folder});
+    std::promise<void> begun;
+    auto compile = [&]() -> StatusOr<bundle::Program> {
+      begun.set_value();
+      while (cache.metrics().joined == 0)
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      c.raise();
+      return programOf(keyOf(1));
+    };
+    auto first = std::async(std::launch::async, [&] { return cache.get(keyOf(1), compile); });
+    begun.get_future().wait();
+    auto second = std::async(std::launch::async, [&] { return get(cache, 1); });
+    for (auto *waiting : {&first, &second}) {
+      StatusOr<CachedProgram> result = waiting->get();
+      ASSERT_FALSE(result);
+      EXPECT_EQ(result.status().code(), c.code);
+      EXPECT_NE(result.status().message().find(c.message), std::string::npos)
+          << result.status().message();
+    }
+    EXPECT_TRUE(get(cache, 1)) << "the next call tries again";
+    EXPECT_EQ(cache.metrics().failedCompiles, 1u);
+    fs::remove_all(folder);
+  }
+}
+
 TEST_F(KernelCacheTest, EmptyAndWrongProgramsAreNotPublished) {
   KernelCache cache({.folder = folder});
   auto messageFor = [&](auto change) {

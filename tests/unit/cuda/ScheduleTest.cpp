@@ -69,6 +69,10 @@ TEST(CudaTarget, unknown_chips_take_the_numbers_of_an_older_one_of_their_generat
   EXPECT_EQ(runtime::cudaTargetOf("sm_87")->arch, 86u);
   EXPECT_EQ(runtime::cudaTargetOf("sm_90a")->arch, 90u);
   EXPECT_EQ(runtime::cudaTargetOf("sm_121")->arch, 120u);
+  // Generations that came after the table.
+  EXPECT_EQ(runtime::cudaTargetOf("sm_110")->arch, 100u);
+  EXPECT_EQ(runtime::cudaTargetOf("sm_130")->arch, 120u);
+  EXPECT_EQ(runtime::cudaTargetOf("sm_990")->arch, 120u);
   EXPECT_FALSE(runtime::cudaTargetOf("sm_75"));
   EXPECT_FALSE(runtime::cudaTargetOf("hopper"));
 }

@@ -15,6 +15,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <fstream>
 #include <gtest/gtest.h>
 #include <random>
 #include <sstream>
@@ -159,6 +160,40 @@ TEST_F(CudaTile, matmul_with_bias_of_odd_sizes) {
     checkMatmul<uint16_t>(16, 24, 17, load);
     checkMatmul<uint16_t>(64, 40, 48, load);
     checkMatmul<uint16_t>(13, 20, 30, load);
+  }
+}
+
+/// The program of a lit test: y = x times the sum of tiles of w.
+std::string pipelineProgram() {
+  std::ifstream file(LLMOPT_SOURCE_DIR "/tests/lit/cuda/pipeline.mlir");
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+// The simulator faults a read of what a copy under way writes.
+TEST_F(CudaTile, a_loop_waits_for_its_tile_however_many_are_under_way) {
+  constexpr int64_t kM = 64, kK = 32, kN = 64, kTiles = 6;
+  std::mt19937 random(3);
+  std::normal_distribution<float> normal;
+  std::vector<uint16_t> x(kM * kK), w((kTiles + kK) * kN);
+  for (std::vector<uint16_t> *array : {&x, &w})
+    for (uint16_t &v : *array)
+      v = storedAs<uint16_t>(normal(random));
+  for (int64_t stages : {2, 3, 4}) {
+    cuda::KernelText text = textOf(pipelineProgram(), {.stages = stages});
+    for (int64_t tiles : {1, 6}) {
+      SCOPED_TRACE(testing::Message() << stages << " stages, " << tiles << " tiles");
+      std::vector<float> y(kM * kN, 777.0f);
+      Launch(text).array(x, "x").array(w, "w").array(y, "y").slot(0).slot(tiles).run();
+      for (int64_t i = 0; i < kM; ++i)
+        for (int64_t j = 0; j < kN; ++j) {
+          double want = 0, scale = 1;
+          for (int64_t d = 0; d < tiles * kK; ++d) { // tile t begins at row t of w
+            double a = valueOf(x[i * kK + d % kK]), b = valueOf(w[(d / kK + d % kK) * kN + j]);
+            want += a * b, scale += std::abs(a * b);
+          }
+          ASSERT_NEAR(y[i * kN + j], want, scale * std::ldexp(1.0, -20)) << i << "," << j;
+        }
+    }
   }
 }
 

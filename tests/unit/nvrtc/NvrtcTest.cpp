@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 using namespace llmopt;
 using namespace llmopt::cuda;
@@ -104,6 +105,43 @@ TEST_F(NvrtcTest, AnUnknownNewerArchitectureGetsGenericPtxAndSaysSo) { // A43
             fmt::format("sm_990 is newer than NVRTC {} knows (up to sm_{}); PTX for compute_80 was "
                         "made, which the driver compiles",
                         nvrtc->version(), nvrtc->archs().back()));
+}
+
+TEST_F(NvrtcTest, SoDoesOneInAGapOfItsNumbers) {
+  StatusOr<CompiledKernel> kernel =
+      nvrtc->compile({.text = kReverse, .name = "reverse.cu", .arch = "sm_95"});
+  ASSERT_TRUE(kernel) << kernel.status().toString();
+  EXPECT_EQ(kernel->arch, "compute_80");
+  EXPECT_TRUE(
+      kernel->note.starts_with(fmt::format("NVRTC {} knows no sm_95 (it knows ", nvrtc->version())))
+      << kernel->note;
+  EXPECT_TRUE(kernel->note.ends_with("PTX for compute_80 was made, which the driver compiles"));
+}
+
+// The found library in a folder laid out as the Python package is: it must compile from there.
+TEST_F(NvrtcTest, APackageOfAnEnvironmentCompiles) {
+  namespace fs = std::filesystem;
+  if (!fs::path(nvrtc->path()).is_absolute())
+    GTEST_SKIP() << "NVRTC at '" << nvrtc->path() << "' tells no folder";
+  fs::path root = fs::temp_directory_path() / fmt::format("nvrtc-package-{}", ::getpid());
+  fs::path package = root / "lib/python3.12/site-packages/nvidia/cu13/lib";
+  fs::create_directories(package);
+  for (const fs::directory_entry &file :
+       fs::directory_iterator(fs::path(nvrtc->path()).parent_path()))
+    if (file.path().filename().string().starts_with("libnvrtc"))
+      fs::create_symlink(fs::canonical(file.path()), package / file.path().filename());
+  ::unsetenv("LLMOPT_NVRTC");
+  ::setenv("VIRTUAL_ENV", root.c_str(), 1);
+  NvrtcPlaces places = nvrtcPlaces();
+  ::unsetenv("VIRTUAL_ENV");
+  std::erase_if(places.candidates,
+                [&](const std::string &path) { return !path.starts_with(root.string()); });
+  StatusOr<std::shared_ptr<const Nvrtc>> found = Nvrtc::load(places);
+  ASSERT_TRUE(found) << found.status().toString();
+  StatusOr<CompiledKernel> kernel =
+      (*found)->compile({.text = kReverse, .name = "reverse.cu", .arch = "sm_80"});
+  EXPECT_TRUE(kernel) << kernel.status().toString();
+  fs::remove_all(root);
 }
 
 TEST_F(NvrtcTest, ArchitecturesThatItCannotServeAreNamed) {

@@ -44,7 +44,7 @@ struct NvrtcSearch : testing::Test {
     std::ofstream(path) << "not a library";
   }
   bool looksAt(const fs::path &path) {
-    std::vector<std::string> places = nvrtcCandidates();
+    std::vector<std::string> places = nvrtcPlaces().candidates;
     return std::find(places.begin(), places.end(), path) != places.end();
   }
 };
@@ -53,10 +53,10 @@ struct NvrtcSearch : testing::Test {
 
 TEST_F(NvrtcSearch, TheVariableIsTheOnlyPlaceWhereItIsSet) {
   Variable file("LLMOPT_NVRTC", "/some/libnvrtc.so.13");
-  EXPECT_EQ(nvrtcCandidates(), std::vector<std::string>{"/some/libnvrtc.so.13"});
+  EXPECT_EQ(nvrtcPlaces().candidates, std::vector<std::string>{"/some/libnvrtc.so.13"});
   touch(folder / "libnvrtc.so.12");
   Variable inFolder("LLMOPT_NVRTC", folder);
-  EXPECT_EQ(nvrtcCandidates(), std::vector<std::string>{folder / "libnvrtc.so.12"});
+  EXPECT_EQ(nvrtcPlaces().candidates, std::vector<std::string>{folder / "libnvrtc.so.12"});
 }
 
 TEST_F(NvrtcSearch, ToolkitsAndPythonEnvironments) {
@@ -72,6 +72,51 @@ TEST_F(NvrtcSearch, ToolkitsAndPythonEnvironments) {
   EXPECT_TRUE(looksAt(toolkit));
   EXPECT_TRUE(looksAt(package13));
   EXPECT_TRUE(looksAt(package12));
+}
+
+// As `pip install nvidia-cuda-nvrtc` lays the files out.
+TEST_F(NvrtcSearch, PackagesOfEveryCommonEnvironment) {
+  const char *const kPackage = "lib/python3.12/site-packages/nvidia/cu13/lib/libnvrtc.so.13";
+  Variable unset("LLMOPT_NVRTC", ""), conda("CONDA_PREFIX", folder / "conda"),
+      environment("VIRTUAL_ENV", folder / "active"), home("HOME", folder / "home");
+  for (const char *root : {"conda", "active", "home/.local"}) {
+    EXPECT_FALSE(looksAt(folder / root / kPackage)) << root;
+    touch(folder / root / kPackage);
+    EXPECT_TRUE(looksAt(folder / root / kPackage)) << root;
+  }
+  fs::path before = fs::current_path();
+  fs::current_path(folder);
+  for (const char *root : {"venv", ".venv"}) {
+    touch(folder / root / kPackage);
+    EXPECT_TRUE(looksAt(fs::path(root) / kPackage)) << root;
+  }
+  fs::current_path(before);
+  // Folders of the system, which a test does not write to.
+  std::vector<std::string> folders = nvrtcPlaces().folders;
+  for (const char *system :
+       {"/usr/local/lib/python3*/dist-packages", "/usr/local/lib/python3*/site-packages",
+        "/usr/lib/python3/dist-packages", "/usr/local/cuda/lib64"})
+    EXPECT_NE(std::find(folders.begin(), folders.end(), system), folders.end()) << system;
+}
+
+TEST_F(NvrtcSearch, SearchedFoldersAreInTheErrorWithoutAVariable) {
+  Variable unset("LLMOPT_NVRTC", ""), toolkit("CUDA_HOME", folder / "toolkit"),
+      environment("VIRTUAL_ENV", folder / "active");
+  NvrtcPlaces places = nvrtcPlaces();
+  ASSERT_GE(places.folders.size(), 7u);
+  places.candidates = {"libnvrtc.so.999"}; // the machine may have one
+  StatusOr<std::shared_ptr<const Nvrtc>> missing = Nvrtc::load(places);
+  ASSERT_FALSE(missing);
+  EXPECT_EQ(missing.status().code(), StatusCode::Unavailable);
+  EXPECT_EQ(missing.status().message(),
+            fmt::format("no NVRTC: the CUDA compiler library was not found; install CUDA 12 or 13 "
+                        "or the Python package nvidia-cuda-nvrtc, or set LLMOPT_NVRTC; tried "
+                        "libnvrtc.so.999 (cannot open shared object file: No such file or "
+                        "directory); looked into {}",
+                        fmt::join(places.folders, ", ")));
+  for (const char *searched : {"/toolkit/lib64", "/active/lib/python3*/site-packages",
+                               "/usr/local/cuda/lib64", "/usr/lib/python3/dist-packages"})
+    EXPECT_NE(missing.status().message().find(searched), std::string::npos) << searched;
 }
 
 TEST_F(NvrtcSearch, WhatWasTriedIsInTheError) { // A14
