@@ -6,6 +6,7 @@
 #include "tools/harness/Cases.h"
 #include "tools/import/Import.h"
 #include "tools/llm-opt/Command.h"
+#include "tools/llm-opt/CopyRate.h"
 #include "tools/llm-opt/DumpJson.h"
 #include "tools/llm-opt/Place.h"
 #include "tools/llm-opt/Prepare.h"
@@ -34,13 +35,15 @@ struct Line {
   double compileMs = 0, runMs = 0;
   bool cached = false; ///< compiled by an earlier run
   double share = 0;    ///< of the limit named in `limit`
-  std::string limit;   ///< "FMA", "bf16 dot", "read"
+  std::string limit;   ///< "FMA", "bf16 dot", "read", "copy"; none: empty
+  double flops = 0;    ///< each second
   harness::Report report;
 };
 
 struct Demo {
   Place place;
-  bench::Roof roof;
+  bench::Roof roof;    ///< of the CPU
+  double copyRate = 0; ///< of another device, whose roof for products nobody measured
   std::vector<Line> lines;
   bool json = false;
 };
@@ -48,6 +51,12 @@ struct Demo {
 void setShare(Line &line, const Demo &demo, const bundle::Program &program, const Work &work,
               bool decode) {
   double seconds = line.runMs / 1e3;
+  line.flops = work.flops / seconds;
+  if (demo.copyRate) {
+    line.limit = decode ? "copy" : "";
+    line.share = decode ? (work.keyBytes + work.queryBytes) / seconds / demo.copyRate : 0;
+    return;
+  }
   if (decode) {
     line.limit = "read";
     line.share = (work.keyBytes + work.queryBytes) / seconds / demo.roof.readBytes;
@@ -123,6 +132,7 @@ void print(const Demo &demo) {
                             {"run_ms", line.runMs},
                             {"share", line.share},
                             {"limit", line.limit},
+                            {"tflop_per_s", line.flops * 1e-12},
                             {"error_over_tolerance", line.report.worst},
                             {"rows_checked", line.report.rowsChecked},
                             {"rows", line.report.rowsTotal},
@@ -131,15 +141,20 @@ void print(const Demo &demo) {
     }
     return;
   }
-  fmt::print("{} threads, {}: FMA {:.0f} GFLOP/s, bf16 dot {:.0f} GFLOP/s, read {:.1f} GB/s\n",
-             demo.roof.threads, demo.roof.isa, demo.roof.fmaFlops / 1e9,
-             demo.roof.bf16DotFlops / 1e9, demo.roof.readBytes / 1e9);
+  if (demo.copyRate)
+    fmt::print("{}: copies {:.1f} GB/s, read and written\n", demo.place.device->facts().name,
+               demo.copyRate / 1e9);
+  else
+    fmt::print("{} threads, {}: FMA {:.0f} GFLOP/s, bf16 dot {:.0f} GFLOP/s, read {:.1f} GB/s\n",
+               demo.roof.threads, demo.roof.isa, demo.roof.fmaFlops / 1e9,
+               demo.roof.bf16DotFlops / 1e9, demo.roof.readBytes / 1e9);
   fmt::print("{:<26}{:<46}{:>11}{:>9}{:>17}{:>17}{:>15}\n", "kernel", "shape", "compile ms",
              "run ms", "of the roof", "error/tolerance", "rows checked");
   for (const Line &line : demo.lines)
     fmt::print("{:<26}{:<46}{:>11}{:>9.2f}{:>17}{:>17}{:>15}\n", line.kernel, line.shape,
                line.cached ? "cached" : fmt::format("{:.0f}", line.compileMs), line.runMs,
-               fmt::format("{:.0f}% {}", line.share * 100, line.limit),
+               line.limit.empty() ? fmt::format("{:.2f} TFLOP/s", line.flops * 1e-12)
+                                  : fmt::format("{:.0f}% {}", line.share * 100, line.limit),
                line.report.passed ? fmt::format("{:.3f}", line.report.worst) : "FAILED",
                fmt::format("{}/{}", line.report.rowsChecked, line.report.rowsTotal));
 }
@@ -160,7 +175,14 @@ int demoCommand(int argc, char **argv) {
   if (!place)
     return fail("demo", place.takeError());
   demo.place = *place;
-  demo.roof = bench::measureRoof(runtime::ThreadPool::defaultThreads());
+  if (place->device->facts().kind == runtime::DeviceKind::Cpu) {
+    demo.roof = bench::measureRoof(runtime::ThreadPool::defaultThreads());
+  } else {
+    llvm::Expected<double> copy = copyRate(*place->device);
+    if (!copy)
+      return fail("demo", copy.takeError());
+    demo.copyRate = *copy;
+  }
   for (const std::string &model : models)
     if (llvm::Error error = runModel(demo, model))
       return fail("demo", std::move(error));
