@@ -47,7 +47,11 @@ if isinstance(report["env"]["nvrtc"], dict):
     check(set(report["peers"]["found"]) >= {"torch", "flash_attn", "flashinfer"}, report["peers"])
     with open("whole/gpu-check.md") as file:
         text = file.read()
+    # What a mark could apply to, then prefill, then the rest.
+    check([row.get("graph") for row in report["bench"]] == [None, False, True, False, True],
+          report["bench"])
     for part in ("This is the substitute driver", "times and rates mean nothing",
+                 "matmul rate was not measured, which takes torch",
                  "| decode batch 2, keys 40, page 16, graph True |", "no mark applies", "- torch: "):
         check(part in text, f"the report lacks '{part}'")
 
@@ -56,11 +60,17 @@ os.environ["FAKE_CUDA_FAIL"] = "cuLaunchKernel=719"
 done = gpu_check("--binary", LLM_OPT, "--small", "--out", "lost", *specs[:2])
 del os.environ["FAKE_CUDA_FAIL"]
 check(done.returncode == 1 and "FAILED verify merge-partials" in done.stdout, done.stdout)
+with open("lost/gpu-check.json") as file:
+    lost = json.load(file)["bench"]
+check(len(lost) in (1, 3) and not any(row["ok"] for row in lost), lost)  # 1: no driver either
 
 # No driver: every spec fails with the reason, and so does the whole.
 os.environ["LLMOPT_CUDA_LIBRARY"] = "/nowhere/libcuda.so.1"
 done = gpu_check("--binary", LLM_OPT, "--out", "bad", *specs)
 check(done.returncode == 1 and "no CUDA driver" in done.stdout, done.stdout + done.stderr)
+with open("bad/gpu-check.json") as file:
+    bad = json.load(file)["bench"]
+check(len(bad) == 1 and "no CUDA driver" in bad[0]["reason"], bad)
 done = gpu_check("--binary", "/nowhere/llm-opt")
 check(done.returncode == 1 and "no llm-opt binary" in done.stderr, done.stderr)
 

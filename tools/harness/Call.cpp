@@ -27,9 +27,11 @@ uint64_t hashOf(const Bytes &bytes) {
 } // namespace
 
 HostArray::HostArray(std::string name, ElementType type, llvm::ArrayRef<int64_t> shape,
-                     Access access, StrideStyle style)
+                     Access access, StrideStyle style, Memory memory)
     : name(std::move(name)), type(type), shape(shape), strides(stridesOf(shape, style)),
       access(access) {
+  if (memory == Memory::None)
+    return;
   int64_t extent = 1;
   for (size_t d = 0; d < shape.size(); ++d)
     extent += std::max<int64_t>(0, shape[d] - 1) * strides[d];

@@ -38,17 +38,22 @@ using Bytes = std::vector<uint8_t, AlignedAllocator<uint8_t>>;
 class HostArray {
 public:
   enum class Access : uint8_t { In, Out, InOut };
+  enum class Memory : uint8_t { Own, None };
 
   HostArray(std::string name, ElementType type, llvm::ArrayRef<int64_t> shape,
-            Access access = Access::In, StrideStyle style = StrideStyle::Packed);
+            Access access = Access::In, StrideStyle style = StrideStyle::Packed,
+            Memory memory = Memory::Own);
 
   std::string name;
   ElementType type;
   llvm::SmallVector<int64_t, 5> shape, strides;
   Access access;
 
-  void *data() { return bytes.data() + kGuard; }
-  const void *data() const { return bytes.data() + kGuard; }
+  /// False for Memory::None: a shape whose elements are somewhere else.
+  bool hasMemory() const { return !bytes.empty(); }
+  /// Null without memory.
+  void *data() { return hasMemory() ? bytes.data() + kGuard : nullptr; }
+  const void *data() const { return hasMemory() ? bytes.data() + kGuard : nullptr; }
   /// The memory with its guard zones.
   std::span<uint8_t> storage() { return bytes; }
   reference::Array view() const;
@@ -57,8 +62,10 @@ public:
   void set(llvm::ArrayRef<int64_t> index, double value) {
     reference::store(data(), type, view().offset(index), value);
   }
-  /// Sets every element in row-major order.
+  /// Sets every element in row-major order, where there is memory.
   template <typename F> void fill(F value) {
+    if (!hasMemory())
+      return;
     forEach([&](int64_t offset) { reference::store(data(), type, offset, value()); });
   }
 

@@ -56,6 +56,13 @@ private:
     call.arrays.emplace_back(std::move(name), type, extents, access, style);
     return call.arrays.back();
   }
+  /// An array of elements, which may have no memory: Shape::contents.
+  HostArray &addElements(std::string name, ElementType type, llvm::ArrayRef<int64_t> extents,
+                         Access access = Access::In, StrideStyle style = StrideStyle::Packed) {
+    HostArray::Memory memory = shape.contents ? HostArray::Memory::Own : HostArray::Memory::None;
+    call.arrays.emplace_back(std::move(name), type, extents, access, style, memory);
+    return call.arrays.back();
+  }
   void addIntegers(std::string name, ElementType type, llvm::ArrayRef<int64_t> values);
   void spoil(HostArray &array, bool wanted);
   double keyComponent(bool value, int64_t key, int64_t head, int64_t component,
@@ -163,7 +170,7 @@ void Generator::addQuery() {
                                            shape.qkDim};
   if (op.isRaggedQuery())
     extents = {tokens + shape.paddedTokens, shape.heads, shape.qkDim};
-  HostArray &q = add("q", type, extents, Access::In, shape.strides);
+  HostArray &q = addElements("q", type, extents, Access::In, shape.strides);
   int64_t left = tokens * shape.heads * shape.qkDim;
   q.fill([&] {
     if (left-- <= 0)
@@ -203,7 +210,7 @@ void Generator::addKeys() {
         length = *llvm::max_element(shape.keyLengths) + (op.getSequences() ? 3 : 0);
       extents = {batch(), length, shape.kvHeads, dim};
     }
-    spoil(add(value ? "v" : "k", type, extents, Access::In, shape.strides),
+    spoil(addElements(value ? "v" : "k", type, extents, Access::In, shape.strides),
           value ? shape.garbageInValues : shape.garbageInKeys);
   }
 }
@@ -220,13 +227,13 @@ void Generator::addPools() {
     std::swap(extents[1], extents[2]);
   if (cache.getInterleaved()) {
     extents.insert(extents.begin() + 1, 2);
-    spoil(add("kv_pool", type, extents, access, style),
+    spoil(addElements("kv_pool", type, extents, access, style),
           shape.garbageInKeys && shape.garbageInValues);
     return;
   }
-  spoil(add("k_pool", type, extents, access, style), shape.garbageInKeys);
+  spoil(addElements("k_pool", type, extents, access, style), shape.garbageInKeys);
   extents.back() = shape.vDim;
-  spoil(add("v_pool", type, extents, access, style), shape.garbageInValues);
+  spoil(addElements("v_pool", type, extents, access, style), shape.garbageInValues);
 }
 
 void Generator::addTable() {
@@ -333,6 +340,8 @@ llvm::SmallVector<int64_t, 5> Generator::keyIndex(bool value, int64_t b, int64_t
 
 /// Writes the valid keys: neither hidden nor spoilt, nor yet to be appended.
 void Generator::fillKeys() {
+  if (!shape.contents)
+    return;
   for (bool value : {false, true}) {
     HostArray &array = keyArray(value);
     int64_t dim = value ? shape.vDim : shape.qkDim;
@@ -372,8 +381,9 @@ void Generator::addAppend() {
   for (bool value : {false, true}) {
     Random random(shape.seed, value ? "new_v" : "new_k");
     int64_t dim = value ? shape.vDim : shape.qkDim, row = 0, left = 0;
-    HostArray &array = add(value ? "new_v" : "new_k", type,
-                           {int64_t(slots.size()), shape.kvHeads, dim}, Access::In, shape.strides);
+    HostArray &array =
+        addElements(value ? "new_v" : "new_k", type, {int64_t(slots.size()), shape.kvHeads, dim},
+                    Access::In, shape.strides);
     array.fill([&] {
       if (left == 0)
         left = shape.kvHeads * dim, ++row;
@@ -402,8 +412,8 @@ void Generator::addFreeAppend() {
   for (int64_t t = 0; t < rows; ++t)
     slots.push_back(t % 5 == 4 || size_t(t) >= all.size() ? -1 : all[size_t(t)]);
   for (bool value : {false, true})
-    add(value ? "new_v" : "new_k", type, {rows, shape.kvHeads, value ? shape.vDim : shape.qkDim},
-        Access::In, shape.strides)
+    addElements(value ? "new_v" : "new_k", type,
+                {rows, shape.kvHeads, value ? shape.vDim : shape.qkDim}, Access::In, shape.strides)
         .fill([&] { return random.normal(); });
   addIntegers("slots", ElementType::I64, slots);
 }
@@ -412,11 +422,11 @@ void Generator::addOutputs() {
   llvm::SmallVector<int64_t, 5> extents = call.find("q")->shape;
   extents.back() = shape.vDim;
   auto outputType = llvm::cast<mlir::RankedTensorType>(op.getOutput().getType());
-  add("o", *reference::elementTypeOf(outputType.getElementType()), extents, Access::Out,
-      shape.strides);
+  addElements("o", *reference::elementTypeOf(outputType.getElementType()), extents, Access::Out,
+              shape.strides);
   extents.pop_back();
   if (op.getLse())
-    add("lse", ElementType::F32, extents, Access::Out);
+    addElements("lse", ElementType::F32, extents, Access::Out);
 }
 
 /// Partials of which some saw no key: LSE -inf, and garbage as output.

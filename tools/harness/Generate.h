@@ -42,6 +42,11 @@ struct Shape {
   /// that many (that the call does not append).
   int64_t sharedKeys = 0;
 
+  /// False: arrays of elements (Q, K, V, pools, new keys, results) have a shape and no memory. For
+  /// whoever wants times alone and fills them on the device: random numbers take longer than
+  /// kernels.
+  bool contents = true;
+
   int64_t partials = 3; ///< attn.merge: N; queryLengths tells T (its sum)
 
   bool operator==(const Shape &) const = default;

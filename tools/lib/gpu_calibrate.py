@@ -3,8 +3,9 @@ computes, as FOLDER/ARCH/NAME.npy. The test e2e.golden holds the simulator to it
 import json
 import pathlib
 import shutil
-import subprocess
 import tempfile
+
+import gpu_child
 
 GOLDEN = pathlib.Path(__file__).resolve().parents[2] / "tests" / "golden"
 
@@ -26,10 +27,8 @@ def launch(binary, device, name, folder):
     kind, arch = ("cu", ["--arch", CUDA[name]]) if name in CUDA else ("ptx", [])
     for each in (kind, "json"):
         shutil.copy(GOLDEN / f"{name}.{each}", folder)
-    done = subprocess.run([binary, "sim", f"{folder}/{name}.{kind}", "--launch",
-                           f"{folder}/{name}.json", "--device", device, *arch],
-                          capture_output=True, text=True)
-    return done.stderr.strip() if done.returncode else ""
+    return gpu_child.run([binary, "sim", f"{folder}/{name}.{kind}", "--launch",
+                          f"{folder}/{name}.json", "--device", device, *arch], 120).reason()
 
 
 def record(binary, device, folder, env):

@@ -3,10 +3,12 @@
 // run.
 #include "tools/harness/Check.h"
 #include "tools/llm-opt/Command.h"
+#include "tools/llm-opt/CopyRate.h"
 #include "tools/llm-opt/DumpJson.h"
 #include "tools/llm-opt/Options.h"
 #include "tools/llm-opt/Place.h"
 #include "tools/llm-opt/Prepare.h"
+#include "tools/llm-opt/SaveCall.h"
 #include "tools/llm-opt/ShapeOption.h"
 #include "tools/llm-opt/SpecFile.h"
 #include "tools/llm-opt/StagedCall.h"
@@ -22,10 +24,10 @@ namespace {
 
 struct Options {
   std::vector<std::string> specs, shapes;
-  std::string device = "auto", function;
+  std::string device = "auto", function, save;
   unsigned repeats = 20;
   uint64_t seed = 1;
-  bool graph = false, check = false, json = false;
+  bool direct = false, graph = false, check = false, json = false;
 };
 
 double median(std::vector<double> values) {
@@ -33,48 +35,12 @@ double median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-/// Bytes read and written each second by copies within the device's memory.
-llvm::Expected<double> copyRate(runtime::Device &device) {
-  // Larger than any cache; less where memory is small.
-  size_t bytes = size_t{256} << 20;
-  if (uint64_t memory = device.facts().memoryBytes)
-    bytes = std::min<size_t>(bytes, memory / 64);
-  auto from = device.allocate(bytes), to = device.allocate(bytes);
-  auto stream = device.createStream();
-  for (const runtime::Status &status : {from.status(), to.status(), stream.status()})
-    if (!status.ok())
-      return llvm::createStringError(status.message());
-  constexpr int kCopies = 5;
-  runtime::Status status = (*stream)->fill(from->data(), 0, bytes);
-  std::vector<std::unique_ptr<runtime::Event>> events;
-  for (int i = 0; i <= kCopies && status.ok(); ++i) {
-    status = (*stream)->copyWithin(to->data(), from->data(), bytes);
-    auto event = (*stream)->record();
-    if (!event)
-      return llvm::createStringError(event.status().message());
-    events.push_back(*std::move(event));
-  }
-  if (status.ok())
-    status = (*stream)->synchronize();
-  if (!status.ok())
-    return llvm::createStringError(status.message());
-  std::vector<double> seconds;
-  for (int i = 0; i < kCopies; ++i) {
-    runtime::StatusOr<double> spent = events[size_t(i) + 1]->secondsSince(*events[size_t(i)]);
-    if (!spent)
-      return llvm::createStringError(spent.status().message());
-    seconds.push_back(*spent);
-  }
-  return 2 * double(bytes) / std::max(median(seconds), 1e-9);
-}
-
-nlohmann::ordered_json rowOf(const std::string &name, const std::string &shape,
-                             const Options &options, const Work &work,
-                             const std::vector<double> &seconds, double copy) {
+nlohmann::ordered_json rowOf(const std::string &name, const std::string &shape, bool graph,
+                             const Work &work, const std::vector<double> &seconds, double copy) {
   double middle = std::max(median(seconds), 1e-12), bytes = work.keyBytes + work.queryBytes;
   return {{"spec", name},
           {"shape", shape},
-          {"graph", options.graph},
+          {"graph", graph},
           {"repeats", seconds.size()},
           {"ms", middle * 1e3},
           {"best_ms", *std::ranges::min_element(seconds) * 1e3},
@@ -90,42 +56,36 @@ void print(const nlohmann::ordered_json &row, bool json) {
   if (json) {
     fmt::print("{}\n", dumpJson(row));
   } else {
-    fmt::print("  {:<40}{:>11.4f} ms{:>10.1f} GB/s{:>10.2f} TFLOP/s{:>6.0f} % of a copy{}\n",
+    fmt::print("  {:<40}{:>11.4f} ms{:>10.1f} GB/s{:>10.2f} TFLOP/s{:>6.0f} % of a copy{}{}\n",
                row["shape"].get<std::string>(), row["ms"].get<double>(),
                row["gb_per_s"].get<double>(), row["tflop_per_s"].get<double>(),
-               row["share_of_copy"].get<double>() * 100,
+               row["share_of_copy"].get<double>() * 100, row["graph"].get<bool>() ? ", graph" : "",
                row.contains("passed") ? row["passed"].get<bool>() ? ", right" : ", WRONG" : "");
   }
   std::fflush(stdout);
 }
 
-/// Times one shape; false if it was checked and is wrong.
-llvm::Expected<bool> benchShape(const Prepared &prepared, const std::string &name,
-                                const std::string &shapeText, const Options &options, double copy) {
-  llvm::Expected<harness::Shape> wanted = parseShape(shapeText, options.seed);
-  if (!wanted)
-    return wanted.takeError();
-  llvm::Expected<PreparedCall> ready = prepareCall(prepared.spec, *wanted);
-  if (!ready)
-    return ready.takeError();
-  using Launch = StagedCall::Launch;
-  llvm::Expected<std::unique_ptr<StagedCall>> staged = StagedCall::make(
-      *prepared.runner, ready->call, options.graph ? Launch::Captured : Launch::Direct);
+/// Times one shape in one way; false if it was checked and is wrong.
+llvm::Expected<bool> benchLaunch(const Prepared &prepared, PreparedCall &ready,
+                                 const std::string &name, const std::string &shapeText,
+                                 StagedCall::Launch launch, const Options &options, double copy) {
+  llvm::Expected<std::unique_ptr<StagedCall>> staged =
+      StagedCall::make(*prepared.runner, ready.call, launch);
   if (!staged)
     return staged.takeError();
   llvm::Expected<std::vector<double>> seconds = (*staged)->time(options.repeats);
   if (!seconds)
     return seconds.takeError();
   nlohmann::ordered_json row =
-      rowOf(name, shapeText, options, workOf(prepared.runner->program(), ready->shape, ready->call),
-            *seconds, copy);
+      rowOf(name, shapeText, launch == StagedCall::Launch::Captured,
+            workOf(prepared.runner->program(), ready.shape, ready.call), *seconds, copy);
   row["plan_ms"] = (*staged)->bindSeconds() * 1e3;
   bool passed = true;
   if (options.check) {
     if (llvm::Error error = (*staged)->run())
       return error;
     llvm::Expected<harness::Report> report =
-        harness::check(prepared.spec, ready->call, options.seed);
+        harness::check(prepared.spec, ready.call, options.seed);
     if (!report)
       return report.takeError();
     row["passed"] = passed = report->passed;
@@ -134,7 +94,34 @@ llvm::Expected<bool> benchShape(const Prepared &prepared, const std::string &nam
     if (!passed)
       row["failure"] = report->failure;
   }
+  if (!options.save.empty())
+    if (llvm::Error error = saveCall(options.save, ready.call, **staged))
+      return error;
   print(row, options.json);
+  return passed;
+}
+
+/// Times one shape; false if it was checked and is wrong.
+llvm::Expected<bool> benchShape(const Prepared &prepared, const std::string &name,
+                                const std::string &shapeText, const Options &options, double copy) {
+  llvm::Expected<harness::Shape> wanted = parseShape(shapeText, options.seed);
+  if (!wanted)
+    return wanted.takeError();
+  wanted->contents = options.check; // the oracle reads them on the host
+  llvm::Expected<PreparedCall> ready = prepareCall(prepared.spec, *wanted);
+  if (!ready)
+    return ready.takeError();
+  bool passed = true;
+  using Launch = StagedCall::Launch;
+  for (Launch launch : {Launch::Direct, Launch::Captured}) {
+    if (launch == Launch::Captured ? !options.graph : options.graph && !options.direct)
+      continue;
+    llvm::Expected<bool> one =
+        benchLaunch(prepared, *ready, name, shapeText, launch, options, copy);
+    if (!one)
+      return one;
+    passed &= *one;
+  }
   return passed;
 }
 
@@ -159,12 +146,17 @@ llvm::Expected<bool> benchSpec(mlir::func::FuncOp function, const std::string &p
 
 int run(const Options &options) {
   // Before anything is measured: all files are there and hold specs.
+  size_t functions = 0;
   std::vector<std::unique_ptr<SpecFile>> files;
   for (const std::string &path : options.specs) {
     files.push_back(SpecFile::open(path));
     if (!files.back() || files.back()->specs(options.function).empty())
       return 1;
+    functions += files.back()->specs(options.function).size();
   }
+  if (!options.save.empty() && (functions > 1 || options.shapes.size() > 1))
+    return fail("bench", fmt::format("--save holds one call; {} specs and {} shapes are given",
+                                     functions, options.shapes.size()));
   llvm::Expected<Place> place = openPlace(options.device, /*cached=*/true);
   if (!place)
     return fail("bench", place.takeError());
@@ -205,11 +197,15 @@ int benchCommand(int argc, char **argv) {
       ->check(positive(kMostCases));
   app.add_option("--seed", options.seed, "of the random data")->check(notNegative());
   app.add_flag("--graph", options.graph, "replay a captured graph");
+  app.add_flag("--direct", options.direct, "with --graph: launches without one, too");
+  app.add_option("--save", options.save,
+                 "folder for the arrays and results, for others to run on; one spec, one shape");
   app.add_flag("--check", options.check, "hold the result against the oracle as well");
   app.add_flag("--json", options.json, "one JSON object a shape");
   app.footer("GB/s: each visible row of K and V once, Q and O once. TFLOP/s: products of visible\n"
              "pairs. A copy counts what it reads and writes. Data stays in caches between runs\n"
-             "where it fits.");
+             "where it fits. Without --check, K, V and Q are a block of random numbers over and\n"
+             "over, made on the device.");
   if (std::optional<int> code = parseOptions(app, argc, argv))
     return *code;
   return run(options);

@@ -1,11 +1,12 @@
 // llm-opt demo: the main job on real models. Imports config.json files, compiles the
 // prefill and decode attention of every layer kind, runs them on a ragged batch over a
 // paged cache with shuffled pages, checks chosen rows against the oracle, and prints
-// times, on the CPU beside its limits measured in the same run.
+// times beside the machine's limits measured in the same run.
 #include "tools/bench/Roof.h"
 #include "tools/harness/Cases.h"
 #include "tools/import/Import.h"
 #include "tools/llm-opt/Command.h"
+#include "tools/llm-opt/CopyRate.h"
 #include "tools/llm-opt/DumpJson.h"
 #include "tools/llm-opt/Place.h"
 #include "tools/llm-opt/Prepare.h"
@@ -34,33 +35,41 @@ struct Line {
   double compileMs = 0, runMs = 0;
   bool cached = false; ///< compiled by an earlier run
   double share = 0;    ///< of the limit named in `limit`
-  std::string limit;   ///< "FMA", "bf16 dot", "read"; empty where the limits were not measured
+  std::string limit;   ///< "FMA", "bf16 dot", "read", "copy"; none: empty
+  double flops = 0;    ///< each second
   harness::Report report;
 };
 
 struct Demo {
   Place place;
-  std::optional<bench::Roof> roof; ///< of the CPU, where the kernels run on it
+  bench::Roof roof;    ///< of the CPU, where the kernels run on it
+  double copyRate = 0; ///< of a GPU, whose roof for products nobody measured
   std::vector<Line> lines;
   bool json = false;
 };
 
 void setShare(Line &line, const Demo &demo, const bundle::Program &program, const Work &work,
               bool decode) {
-  if (!demo.roof)
-    return;
   double seconds = line.runMs / 1e3;
+  line.flops = work.flops / seconds;
+  if (demo.copyRate) {
+    line.limit = decode ? "copy" : "";
+    line.share = decode ? (work.keyBytes + work.queryBytes) / seconds / demo.copyRate : 0;
+    return;
+  }
+  if (demo.roof.fmaFlops == 0)
+    return;
   if (decode) {
     line.limit = "read";
-    line.share = (work.keyBytes + work.queryBytes) / seconds / demo.roof->readBytes;
+    line.share = (work.keyBytes + work.queryBytes) / seconds / demo.roof.readBytes;
     return;
   }
   bool bf16 = false;
   for (const bundle::Buffer &buffer : program.buffers)
     bf16 |= buffer.role == bundle::BufferRole::Query && buffer.type == bundle::ElementType::BF16;
-  bool dot = bf16 && demo.roof->bf16DotFlops > 0;
+  bool dot = bf16 && demo.roof.bf16DotFlops > 0;
   line.limit = dot ? "bf16 dot" : "FMA";
-  line.share = work.flops / seconds / (dot ? demo.roof->bf16DotFlops : demo.roof->fmaFlops);
+  line.share = work.flops / seconds / (dot ? demo.roof.bf16DotFlops : demo.roof.fmaFlops);
 }
 
 llvm::Error runFunction(Demo &demo, const std::string &model, mlir::func::FuncOp function,
@@ -125,6 +134,7 @@ void print(const Demo &demo) {
                             {"compile_ms", line.compileMs},
                             {"cached", line.cached},
                             {"run_ms", line.runMs},
+                            {"tflop_per_s", line.flops * 1e-12},
                             {"error_over_tolerance", line.report.worst},
                             {"rows_checked", line.report.rowsChecked},
                             {"rows", line.report.rowsTotal},
@@ -137,18 +147,22 @@ void print(const Demo &demo) {
     }
     return;
   }
-  if (demo.roof)
-    fmt::print("{} threads, {}: FMA {:.0f} GFLOP/s, bf16 dot {:.0f} GFLOP/s, read {:.1f} GB/s\n",
-               demo.roof->threads, demo.roof->isa, demo.roof->fmaFlops / 1e9,
-               demo.roof->bf16DotFlops / 1e9, demo.roof->readBytes / 1e9);
+  if (demo.copyRate)
+    fmt::print("{}: copies {:.1f} GB/s, read and written\n", demo.place.device->facts().name,
+               demo.copyRate / 1e9);
+  else if (demo.roof.fmaFlops == 0)
+    fmt::print("{}: its limits are not measured\n", demo.place.device->facts().name);
   else
-    fmt::print("{}; its limits are not measured\n", demo.place.device->facts().name);
+    fmt::print("{} threads, {}: FMA {:.0f} GFLOP/s, bf16 dot {:.0f} GFLOP/s, read {:.1f} GB/s\n",
+               demo.roof.threads, demo.roof.isa, demo.roof.fmaFlops / 1e9,
+               demo.roof.bf16DotFlops / 1e9, demo.roof.readBytes / 1e9);
   fmt::print("{:<26}{:<46}{:>11}{:>9}{:>17}{:>17}{:>15}\n", "kernel", "shape", "compile ms",
              "run ms", "of the roof", "error/tolerance", "rows checked");
   for (const Line &line : demo.lines)
     fmt::print("{:<26}{:<46}{:>11}{:>9.2f}{:>17}{:>17}{:>15}\n", line.kernel, line.shape,
                line.cached ? "cached" : fmt::format("{:.0f}", line.compileMs), line.runMs,
-               line.limit.empty() ? "-" : fmt::format("{:.0f}% {}", line.share * 100, line.limit),
+               line.limit.empty() ? fmt::format("{:.2f} TFLOP/s", line.flops * 1e-12)
+                                  : fmt::format("{:.0f}% {}", line.share * 100, line.limit),
                line.report.passed ? fmt::format("{:.3f}", line.report.worst) : "FAILED",
                fmt::format("{}/{}", line.report.rowsChecked, line.report.rowsTotal));
 }
@@ -169,8 +183,14 @@ int demoCommand(int argc, char **argv) {
   if (!place)
     return fail("demo", place.takeError());
   demo.place = *place;
-  if (!demo.place.device || demo.place.device->facts().kind == runtime::DeviceKind::Cpu)
+  if (!place->device || place->device->facts().kind == runtime::DeviceKind::Cpu) {
     demo.roof = bench::measureRoof(runtime::ThreadPool::defaultThreads());
+  } else if (place->device->facts().kind == runtime::DeviceKind::Cuda) {
+    llvm::Expected<double> copy = copyRate(*place->device);
+    if (!copy)
+      return fail("demo", copy.takeError());
+    demo.copyRate = *copy;
+  }
   for (const std::string &model : models)
     if (llvm::Error error = runModel(demo, model))
       return fail("demo", std::move(error));

@@ -12,26 +12,36 @@ llvm::Error errorOf(const Status &status) {
   return status.ok() ? llvm::Error::success() : llvm::createStringError(status.message());
 }
 
+runtime::CallArguments allOf(const runtime::StagedArrays &staged, const PatternArrays &pattern) {
+  runtime::CallArguments all = staged.arguments();
+  pattern.addTo(all);
+  return all;
+}
+
 } // namespace
 
 llvm::Expected<std::unique_ptr<StagedCall>> StagedCall::make(Runner &runner, harness::Call &call,
                                                              Launch launch) {
+  runtime::CallArguments given = runner.argumentsOf(call);
+  llvm::Expected<PatternArrays> pattern = PatternArrays::make(runner.deviceStream(), call, given);
+  if (!pattern)
+    return pattern.takeError();
   runtime::StatusOr<runtime::StagedArrays> staged = runtime::StagedArrays::upload(
-      runner.deviceStream(), runner.program(), runner.argumentsOf(call), runner.storageOf(call));
+      runner.deviceStream(), runner.program(), given, runner.storageOf(call));
   if (!staged)
     return errorOf(staged.status());
   runtime::BindOptions options = runner.bindOptions();
   options.replayable = launch == Launch::Captured;
   auto start = std::chrono::steady_clock::now();
   runtime::StatusOr<runtime::BoundCall> bound =
-      runtime::BoundCall::bind(runner.deviceProgram(), staged->arguments(), options);
+      runtime::BoundCall::bind(runner.deviceProgram(), allOf(*staged, *pattern), options);
   if (!bound) {
     static_cast<void>(runner.deviceStream().synchronize());
     return errorOf(bound.status());
   }
   std::chrono::duration<double> spent = std::chrono::steady_clock::now() - start;
   std::unique_ptr<StagedCall> made(
-      new StagedCall(runner, call, *std::move(staged), *std::move(bound)));
+      new StagedCall(runner, call, std::move(*pattern), *std::move(staged), *std::move(bound)));
   made->bindTime = spent.count();
   if (launch == Launch::Captured)
     if (llvm::Error error = errorOf(made->capture()))
@@ -62,7 +72,7 @@ Status StagedCall::runOnce() {
   LLMOPT_RETURN_IF_ERROR(staged.refresh(stream));
   LLMOPT_RETURN_IF_ERROR(stream.synchronize());
   if (graph) {
-    LLMOPT_RETURN_IF_ERROR(bound.replan(staged.arguments()));
+    LLMOPT_RETURN_IF_ERROR(bound.replan(allOf(staged, pattern)));
     LLMOPT_RETURN_IF_ERROR(bound.prepare(stream));
   }
   LLMOPT_RETURN_IF_ERROR(launch());
@@ -74,6 +84,18 @@ llvm::Error StagedCall::run() {
     return error;
   call.boundaries = boundariesOf(runner.program(), bound.plan());
   return llvm::Error::success();
+}
+
+llvm::Expected<std::vector<uint8_t>> StagedCall::download(const PatternArrays::Array &array) {
+  runtime::Stream &stream = runner.deviceStream();
+  std::vector<uint8_t> bytes(array.memory.size());
+  Status status =
+      bytes.empty() ? Status() : stream.copyOut(bytes.data(), array.memory.data(), bytes.size());
+  Status settled = stream.synchronize();
+  for (const Status &one : {status, settled})
+    if (!one.ok())
+      return errorOf(one);
+  return bytes;
 }
 
 llvm::Expected<std::vector<double>> StagedCall::time(unsigned repeats) {

@@ -220,6 +220,32 @@ TEST(Harness, UnusedSlotsHoldGarbage) {
   EXPECT_EQ(call.find("k_pool")->get({page, 13, 0, 0}), 0);
 }
 
+TEST(Harness, CallsForTimesHaveNoElements) {
+  for (const char *text : {kRaggedPaged, kDense, kAppend}) {
+    Spec spec = parse(text);
+    Shape shape = shapeOf({2, 2}, {13, 13});
+    Call full = made(spec, shape);
+    shape.contents = false;
+    Call call = made(spec, shape);
+    ASSERT_EQ(call.arrays.size(), full.arrays.size());
+    int64_t elsewhere = 0;
+    for (size_t i = 0; i < call.arrays.size(); ++i) {
+      HostArray &array = call.arrays[i];
+      EXPECT_EQ(array.name, full.arrays[i].name);
+      EXPECT_EQ(array.shape, full.arrays[i].shape);
+      EXPECT_EQ(array.strides, full.arrays[i].strides);
+      if (array.hasMemory()) { // lengths and tables are what they were
+        EXPECT_EQ(array.elementBytes(), full.arrays[i].elementBytes()) << array.name;
+      } else {
+        EXPECT_TRUE(reference::isFloat(array.type)) << array.name;
+        EXPECT_EQ(array.data(), nullptr);
+        ++elsewhere;
+      }
+    }
+    EXPECT_GE(elsewhere, 4); // Q, K, V, O; new K and V, and their pools
+  }
+}
+
 TEST(Harness, ShapesAreFittedToTheTypes) {
   Spec spec = parse(kDense);
   llvm::Expected<Shape> fitted = fit(spec, shapeOf({1, 2, 3}, {5, 6, 7}));
