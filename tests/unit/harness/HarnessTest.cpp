@@ -234,7 +234,9 @@ TEST(Harness, CallsForTimesHaveNoElements) {
       EXPECT_EQ(array.name, full.arrays[i].name);
       EXPECT_EQ(array.shape, full.arrays[i].shape);
       EXPECT_EQ(array.strides, full.arrays[i].strides);
-      if (array.hasMemory()) { // lengths and tables are what they were
+      if (array.name == "slots") { // of a lone append: drawn behind the pools' numbers, so others
+        EXPECT_TRUE(array.hasMemory());
+      } else if (array.hasMemory()) { // lengths and tables are what they were
         EXPECT_EQ(array.elementBytes(), full.arrays[i].elementBytes()) << array.name;
       } else {
         EXPECT_TRUE(reference::isFloat(array.type)) << array.name;
