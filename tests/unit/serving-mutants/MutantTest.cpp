@@ -34,7 +34,9 @@ std::string findings(uint64_t seed) {
   return results.size() ? results.GetTestPartResult(0).message() : "";
 }
 
-constexpr uint64_t kSeeds = 200;
+/// All but one mistake show within ten; that rows of an ended request count, where its slot is used
+/// anew while they are in flight, in one of some three hundred.
+constexpr uint64_t kSeeds = 1000;
 
 class SchedulerMutants : public testing::TestWithParam<int> {};
 
