@@ -204,7 +204,9 @@ REFUSED = [
     (["azure.csv", "--speed", "1e-300"], "at speed 1e-300 the last request comes after 5.95e+301 s; "
      "up to 1e+09 s are allowed; raise the speed"),
     *[(["azure.csv", "--pages", pages], f"{pages} pages; 1 to 2147483646 are allowed")
-      for pages in ("2147483647", "8796093022308", "18446744073709551615")],
+      for pages in ("2147483647", "8796093022308", "9223372036854775807")],
+    (["azure.csv", "--pages", "18446744073709551615"], "--pages: 18446744073709551615 was given; 1 to "
+     "9223372036854775807 are wanted"),
     *[(["azure.csv", "--steps-in-flight", steps], f"{steps} steps in flight; allowed are 1 to 16")
       for steps in ("17", "64", "1000000")],
     (["azure.csv", "--seed", "-1"], "--seed: -1 was given; 0 or more is wanted"),
