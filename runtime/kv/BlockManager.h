@@ -125,7 +125,8 @@ public:
     __builtin_prefetch(&sequences[slot], 1);
     __builtin_prefetch(&tables[slot * groups()], 1);
     __builtin_prefetch(frames(slot, 0) + tokens / config.groups[0].pageSize, 1);
-    __builtin_prefetch(tails.data() + size_t{slot} * tailSize, 1);
+    if (const Token *kept = tails.data()) // none for a cache that is off
+      __builtin_prefetch(kept + size_t{slot} * tailSize, 1);
   }
   /// What a commit looks at that ends a block; the sequence is near.
   void fetchCommit(uint32_t slot) const {
