@@ -9,6 +9,15 @@ LLM_OPT, FOLDER = sys.argv[1:3]
 DATA_DEFAULT = sys.argv[3] if len(sys.argv) > 3 else ""
 os.chdir(FOLDER)
 
+# A dense spec with a window, for what needs any.
+SPEC = """func.func @f(%q: tensor<?x?x2x4xf32>, %k: tensor<?x?x2x4xf32>, %v: tensor<?x?x2x4xf32>)
+    -> tensor<?x?x2x4xf32> {
+  %o = attn.attention %q, %k, %v mask(window<3>)
+       : tensor<?x?x2x4xf32>, tensor<?x?x2x4xf32>, tensor<?x?x2x4xf32> -> tensor<?x?x2x4xf32>
+  return %o : tensor<?x?x2x4xf32>
+}
+"""
+
 
 def data(*parts):
     """A path in the test data; ends the test as skipped where there is none."""

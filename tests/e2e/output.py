@@ -2,15 +2,8 @@
 import json
 import os
 
-from common import check, run
+from common import SPEC, check, run
 
-SPEC = """func.func @f(%q: tensor<?x?x2x4xf32>, %k: tensor<?x?x2x4xf32>, %v: tensor<?x?x2x4xf32>)
-    -> tensor<?x?x2x4xf32> {
-  %o = attn.attention %q, %k, %v mask(window<3>)
-       : tensor<?x?x2x4xf32>, tensor<?x?x2x4xf32>, tensor<?x?x2x4xf32> -> tensor<?x?x2x4xf32>
-  return %o : tensor<?x?x2x4xf32>
-}
-"""
 with open("f.mlir", "w") as file:
     file.write(SPEC)
 with open("two.mlir", "w") as file:
