@@ -165,10 +165,7 @@ TEST_F(CApi, MediaAndWhatIsNeverInsertedKeepPromptsApart) {
   create(LLMOPT_OK);
   std::vector<uint32_t> prompt = somePrompt(1);
   llmopt_medium medium = {sizeof(medium), 20, 30, "cat", 3};
-  llmopt_request request = {};
-  request.struct_size = sizeof(request);
-  request.prompt = prompt.data();
-  request.prompt_n = prompt.size();
+  llmopt_request request = requestOf(prompt);
   request.max_new_tokens = 1;
   uint64_t id = 0, hits = 0;
   auto newHits = [&] {

@@ -39,12 +39,7 @@ TEST_F(CApi, ServesTheTokensOfTheSequenceAloneAndGoesOnAfterFailures) {
 TEST_F(CApi, SamplesOfAPromptAreAnswersWithSeedsOfTheirOwn) {
   create(LLMOPT_OK);
   std::vector<uint32_t> prompt = somePrompt(1);
-  llmopt_request request = {};
-  request.struct_size = sizeof(request);
-  request.prompt = prompt.data();
-  request.prompt_n = prompt.size();
-  request.max_new_tokens = 25;
-  request.seed = 5;
+  llmopt_request request = requestOf(prompt);
   request.samples = 4;
   uint64_t id = 0;
   take(llmopt_server_submit(server, &request, &id), LLMOPT_OK);

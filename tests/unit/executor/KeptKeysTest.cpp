@@ -177,31 +177,6 @@ TEST_F(KeptKeys, AWindowOverATreeOfDraftsIsServed) {
   }
 }
 
-TEST(Executor, AChunkedGroupEqualsTheSequenceAlone) {
-  ServerOptions options;
-  options.groups = {{{0}, kPage, 0, 0}, chunksOf(12)};
-  options.groups[1].layers = {1};
-  options.pages = 60;
-  TinyModel model(options.spec.model);
-  TinyLayers layers(model);
-  Server server(options, layers);
-  for (uint32_t i = 0; i < 4; ++i) {
-    std::vector<kv::Token> prompt(40 + 9 * i);
-    for (uint32_t t = 0; t < prompt.size(); ++t)
-      prompt[t] = (i / 2 * 7919 + t * t * 31) % model.config().vocabulary;
-    RequestParams params;
-    params.prompt = prompt;
-    params.maxNewTokens = 30;
-    ASSERT_TRUE(server.add(params).ok());
-  }
-  server.runOut();
-  Alone alone(model, options.spec, server.options.groups);
-  for (const Outcome &outcome : server.outcomes) {
-    EXPECT_EQ(outcome.reason, FinishReason::Length);
-    EXPECT_EQ(outcome.answer.tokens, alone.run(outcome.prompt, 30).tokens);
-  }
-}
-
 /// Bundles of a group, and callbacks that are never called.
 struct CSource {
   TinyGroup kernel;
