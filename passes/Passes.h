@@ -29,6 +29,7 @@ struct KernelName {
   int64_t slices = 1;         ///< parts of a tile's keys with a softmax state of their own
   bool oneLoop = false;       ///< full and partial tiles by one body (Schedule::oneLoop)
   bool branchScores = false;  ///< the scores in its branch (Schedule::branchScores)
+  int64_t heads = 1;          ///< KV heads whose items the kernel takes together
   int64_t endRows = 0;        ///< rows of a turn at an item's end (Schedule::endRows)
 };
 

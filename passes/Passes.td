@@ -47,6 +47,8 @@ def AttnToTile : Pass<"attn-to-tile", "::mlir::ModuleOp"> {
     Option<"keys", "keys", "int64_t", "0", "keys of a tile; 0: the schedule's choice">,
     ListOption<"slices", "slices", "int64_t",
                "for each of `rows`: parts of a tile's keys with a softmax state each; left out: 1">,
+    ListOption<"heads", "heads", "int64_t",
+               "for each of `rows`: KV heads whose items a kernel takes together; left out: 1">,
     Option<"oneLoop", "one-loop", "bool", "false", "full and partial tiles by one body">,
     Option<"endRows", "end-rows", "int64_t", "0",
            "rows that a turn of the loop at an item's end takes; 0: all at once">,

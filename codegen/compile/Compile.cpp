@@ -56,6 +56,7 @@ LogicalResult lowerToTile(ModuleOp module, const Schedule &schedule) {
   options.rows.assign(schedule.rows.begin(), schedule.rows.end());
   options.keys = schedule.keys;
   options.slices.assign(schedule.slices.begin(), schedule.slices.end());
+  options.heads.assign(schedule.heads.begin(), schedule.heads.end());
   options.oneLoop = schedule.oneLoop;
   options.branchScores = schedule.branchScores;
   options.endRows = schedule.endRows;
@@ -71,7 +72,7 @@ Schedule scheduleFor(const Signature &signature, const CompileOptions &options,
     schedule = cuda ? chooseCudaSchedule(scheduleRequest(signature), options.cudaNumbers)
                     : chooseCpuSchedule(scheduleRequest(signature), options.numbers);
   if (!options.rows.empty())
-    schedule.rows = options.rows, schedule.slices.clear();
+    schedule.rows = options.rows, schedule.slices.clear(), schedule.heads.clear();
   if (options.keys > 0)
     schedule.keys = options.keys;
   if (remark && signature.attention && options.rows.empty() && options.keys == 0)

@@ -30,6 +30,7 @@ std::string llmopt::kernelKey(StringRef ir, const Schedule &schedule, const Comp
   add(std::to_string(schedule.keys));
   if (!options.cudaArch.empty()) {
     addAll(schedule.slices);
+    addAll(schedule.heads);
     addAll({schedule.warps, schedule.stages});
     add(cudaKeyText(options));
   }

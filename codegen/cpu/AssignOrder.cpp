@@ -119,6 +119,8 @@ struct TileCpuAssignOrder : llmopt::cpu::impl::TileCpuAssignOrderBase<TileCpuAss
       return markAllAnalysesPreserved();
     Groups groups(function);
     for (tile::MmaOp mma : products) {
+      if (mma.getSlices() > 1)
+        continue; // slices of few rows each
       int64_t rows = cast<RankedTensorType>(mma.getType()).getDimSize(0);
       // Fewer rows would leave lanes idle; 16 is where a broadcast pays for itself. A
       // product that is still bf16 here is one that this layout serves, or one for few rows.

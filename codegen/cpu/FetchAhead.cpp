@@ -93,7 +93,9 @@ Value requestedRows(tile::LoadOp load) {
 void fetchAhead(tile::MmaOp product, scf::ForOp loop) {
   auto load = product.getB().getDefiningOp<tile::LoadOp>();
   if (!load || load->getBlock() != loop.getBody() || runsOnceAtMost(loop) || load.getStride() ||
-      load.getFirst() || cast<RankedTensorType>(product.getType()).getDimSize(0) > kMostRows)
+      load.getFirst() ||
+      cast<RankedTensorType>(product.getType()).getDimSize(0) >
+          kMostRows * int64_t(product.getSlices()))
     return;
   auto tile = cast<RankedTensorType>(load.getType());
   if (tile.getDimSize(0) < kLeastExtent || tile.getDimSize(1) < kLeastExtent ||
@@ -109,7 +111,7 @@ void fetchAhead(tile::MmaOp product, scf::ForOp loop) {
   for (Operation *op : addresses)
     builder.clone(*op, mapping);
   tile::PrefetchOp::create(builder, load.getLoc(), load.getBase(), mapping.lookup(rows),
-                           tile.getDimSize(1));
+                           tile.getDimSize(1), load.getApart(), load.getSlices());
 }
 
 struct TileCpuFetchAhead : llmopt::cpu::impl::TileCpuFetchAheadBase<TileCpuFetchAhead> {

@@ -29,7 +29,8 @@ Value widenLoad(tile::LoadOp load) {
   OpBuilder builder(load);
   builder.setInsertionPointAfter(load);
   return tile::LoadOp::create(builder, load.getLoc(), inF32(load), load.getBase(), load.getRows(),
-                              load.getFirst(), load.getStride(), load.getLimit());
+                              load.getFirst(), load.getStride(), load.getLimit(), load.getApart(),
+                              load.getSlices());
 }
 
 /// The map once more, with result `index` before its rounding. The other results move
@@ -75,7 +76,7 @@ Value widenAnyhow(OpBuilder &builder, Location loc, Value tile) {
 bool staysNarrow(tile::MmaOp mma, const CpuIsa &isa, bool invariant) {
   auto a = cast<RankedTensorType>(mma.getA().getType()),
        b = cast<RankedTensorType>(mma.getB().getType());
-  int64_t rows = a.getDimSize(0);
+  int64_t rows = rowsOfSlice(mma);
   // With few rows lanes over rows would be idle: those products keep tiles by rows.
   bool few = !invariant && rows <= kMostInPlaceRows;
   if (!isa.bf16Dot || (few ? !takesRowPairs(mma, isa) : isa.slowBf16Dot) ||

@@ -33,9 +33,17 @@ template <typename Transfer> LogicalResult verifyTransfer(Transfer op, bool toMe
     return failure();
   auto tile = cast<RankedTensorType>(op.getTile().getType());
   auto rows = cast<RankedTensorType>(op.getRows().getType());
-  if (rows.getDimSize(0) != tile.getDimSize(0) || rows.getDimSize(1) != 1)
+  int64_t named = tile.getDimSize(0);
+  if constexpr (std::is_same_v<Transfer, LoadOp>)
+    if (op.getApart()) {
+      if (int64_t(op.getSlices()) < 1 || named % op.getSlices())
+        return op.emitOpError() << "makes " << named << " rows of " << op.getSlices()
+                                << " slices; a divisor is wanted";
+      named /= int64_t(op.getSlices());
+    }
+  if (rows.getDimSize(0) != named || rows.getDimSize(1) != 1)
     return op.emitOpError() << "rows has type " << rows << "; a tile of " << tile.getDimSize(0)
-                            << " rows needs tensor<" << tile.getDimSize(0) << "x1xi64>";
+                            << " rows needs tensor<" << named << "x1xi64>";
   Type memory = cast<MemRefType>(op.getBase().getType()).getElementType();
   Type value = tile.getElementType();
   bool widens = isa<FloatType>(memory) && isa<FloatType>(value) &&
@@ -69,6 +77,9 @@ LogicalResult PrefetchOp::verify() {
     return emitOpError() << "rows has type " << rows << "; row addresses have one column";
   if (getColumns() < 1)
     return emitOpError() << "columns is " << getColumns() << "; it must be 1 or more";
+  if (int64_t(getSlices()) < 1 || (getSlices() > 1 && !getApart()))
+    return emitOpError() << "has " << getSlices()
+                         << " slices; it takes 1, or more with how far they lie apart";
   return success();
 }
 

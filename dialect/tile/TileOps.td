@@ -76,12 +76,23 @@ def Tile_LoadOp : Tile_Op<"load", [AttrSizedOperandSegments, MemoryEffects<[MemR
     first + c >= limit. `first` is 0 and `stride` 1 when left out; without a limit all
     columns are there. The result's float type may be wider than memory's: values are
     extended exactly. With `slices` (see `tile.mma`), slice i begins i * columns further on.
+
+    ```mlir
+    %k = tile.load %base[%rows] slices 4 apart(%h) : memref<?xbf16>, tensor<64x1xi64> -> tensor<256x128xbf16>
+    ```
+    With `apart`, the rows named are those of the first slice, and the result has as many for
+    each: row (i, r) lies i * apart elements beyond row r. So the keys of several heads are loaded
+    by the addresses of one.
   }];
   let arguments = (ins Tile_Base:$base, Tile_RowAddresses:$rows, Optional<Index>:$first,
-                       Optional<Index>:$stride, Optional<Index>:$limit,
+                       Optional<Index>:$stride, Optional<Index>:$limit, Optional<Index>:$apart,
                        DefaultValuedAttr<I64Attr, "1">:$slices);
   let results = (outs Tile_Tile:$tile);
-  let assemblyFormat = "$base `[` $rows `]` (`cols` `(` $first^ `)`)? (`stride` `(` $stride^ `)`)? (`limit` `(` $limit^ `)`)? (`slices` $slices^)? attr-dict `:` type($base) `,` type($rows) `->` type($tile)";
+  let assemblyFormat = "$base `[` $rows `]` (`cols` `(` $first^ `)`)? (`stride` `(` $stride^ `)`)? (`limit` `(` $limit^ `)`)? (`slices` $slices^)? (`apart` `(` $apart^ `)`)? attr-dict `:` type($base) `,` type($rows) `->` type($tile)";
+  let builders = [OpBuilder<(ins "::mlir::Type":$tile, "::mlir::Value":$base, "::mlir::Value":$rows,
+                                 "::mlir::Value":$first, "::mlir::Value":$stride, "::mlir::Value":$limit,
+                                 CArg<"int64_t", "1">:$slices),
+    [{ build($_builder, $_state, tile, base, rows, first, stride, limit, ::mlir::Value(), slices); }]>];
   let hasVerifier = 1;
 }
 
@@ -92,11 +103,13 @@ def Tile_PrefetchOp : Tile_Op<"prefetch", [MemoryEffects<[MemRead, MemWrite]>]> 
     tile.prefetch %base[%rows] columns 128 : memref<?xbf16>, tensor<64x1xi64>
     ```
     Elements 0 to `columns` of each row will be read soon. Reads and changes nothing that a
-    program could see; rows that are nowhere are skipped. A product that follows may spread
-    the requests over its own work: a burst of them would wait for memory.
+    program could see; rows that are nowhere are skipped. `slices` and `apart` as in `tile.load`.
+    A product that follows may spread the requests over its own work: a burst of them would wait
+    for memory.
   }];
-  let arguments = (ins Tile_Base:$base, Tile_RowAddresses:$rows, I64Attr:$columns);
-  let assemblyFormat = "$base `[` $rows `]` `columns` $columns attr-dict `:` type($base) `,` type($rows)";
+  let arguments = (ins Tile_Base:$base, Tile_RowAddresses:$rows, I64Attr:$columns,
+                       Optional<Index>:$apart, DefaultValuedAttr<I64Attr, "1">:$slices);
+  let assemblyFormat = "$base `[` $rows `]` `columns` $columns (`slices` $slices^)? (`apart` `(` $apart^ `)`)? attr-dict `:` type($base) `,` type($rows)";
   let hasVerifier = 1;
 }
 

@@ -21,7 +21,7 @@ private:
 
   // Items and rows (AttendKernel.cpp).
   void emitItem(Value item);
-  void loadItem(Value item);
+  void loadItem();
   void loadRows();
   /// Sets of the rows' queries.
   void loadTree();
@@ -29,6 +29,8 @@ private:
   Value
   rowTile(mlir::Type element,
           llvm::function_ref<Value(Value query, Value head, Value position, Value row)> value);
+  /// Addresses of the rows of partials that a split writes, each of `width` elements.
+  Value partialRows(int64_t width, Value direct);
   /// Addresses of the item's rows in a Q-like array, nowhere where `wanted` (i1) is false.
   Value rowAddresses(const TokenArray &array, Value wanted);
   Value perHead(int buffer);
@@ -44,6 +46,7 @@ private:
   Value keyPages(Value key, Value count);
   Value keyRows(bool isValue, Value key, Value count, Value pages);
   Value onlyVisible(TileWalk &walk, Value addresses, Value key, mlir::Type type);
+  Value headStride(bool isValue);
   Value loadKeys(bool isValue, Value rows);
   bool hidesByData(bool masked);
   Value onlySeen(Value addresses, Value scores);
@@ -76,13 +79,16 @@ private:
   /// `rowCount` rows: the item's for each slice, one after another.
   int64_t itemRows;
   int64_t rowCount, keys, slices;
+  /// KV heads of as many neighbouring items, which differ by head and partial slot alone. The walk
+  /// then has `rowCount` rows: those of each head, one head after another.
+  int64_t heads;
   int64_t endRows; ///< rows of a turn of the loop at an item's end; 0: all at once
   bool oneLoop, branchScores;
   attn::MaskBounds bounds;
   int64_t group;
 
-  // The current item.
-  Value firstRow, rowsUsed, kvHead, sequence, keyBegin, keyEnd, partialSlot, flags;
+  // The current item, or the first of several.
+  Value item, firstRow, rowsUsed, kvHead, sequence, keyBegin, keyEnd, partialSlot, flags;
   Value queryBase, keyBase, queryLen, keyLen, tableBase, batch;
   RowTiles rows;
   Value query;       ///< the Q tile

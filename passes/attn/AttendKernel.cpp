@@ -14,9 +14,10 @@ using Pred = arith::CmpIPredicate;
 
 AttendBuilder::AttendBuilder(ModuleOp module, const Signature &signature, const KernelName &kernel)
     : op(signature.attention), k(module, op.getLoc(), signature, kernel.name),
-      itemRows(kernel.rows), rowCount(kernel.rows * kernel.slices), keys(kernel.keys),
-      slices(kernel.slices), endRows(kernel.endRows), oneLoop(kernel.oneLoop),
-      branchScores(kernel.branchScores), bounds(boundsOf(signature)), group(op.getGroup()) {
+      itemRows(kernel.rows), rowCount(kernel.rows * kernel.slices * kernel.heads),
+      keys(kernel.keys), slices(kernel.slices), heads(kernel.heads), endRows(kernel.endRows),
+      oneLoop(kernel.oneLoop), branchScores(kernel.branchScores), bounds(boundsOf(signature)),
+      group(op.getGroup()) {
   endRows = std::min(endRows, itemRows);
   if (endRows > 0 && itemRows % endRows)
     endRows = 0;
@@ -26,16 +27,16 @@ void AttendBuilder::emit() {
   if (op.getScheduleAttr() && op.getScheduleAttr().getBatchInvariant())
     k.func->setAttr("tile.batch_invariant", k.b.getUnitAttr());
   auto [first, last] = k.range(BufferRole::ItemOffsets);
-  k.forEach("item", first, last, 1, [&](Value item) {
+  k.forEach("item", first, last, heads, [&](Value at) {
     KernelBuilder::noted("Work items: packed rows of one KV head against a range of the keys of "
                          "one sequence.",
-                         item);
-    emitItem(item);
+                         at);
+    emitItem(at);
   });
   k.finish();
 }
 
-void AttendBuilder::loadItem(Value item) {
+void AttendBuilder::loadItem() {
   auto of = [&](StringRef name, const RecordField &field) {
     return KernelBuilder::called(name, k.field(BufferRole::Items, item, field));
   };
@@ -68,6 +69,9 @@ Value AttendBuilder::rowTile(Type element,
   Block *block =
       k.b.createBlock(&map.getBody(), {}, {k.b.getI32Type(), k.b.getI32Type()}, {k.loc, k.loc});
   Value row = arith::IndexCastOp::create(k.b, k.loc, k.b.getIndexType(), block->getArgument(0));
+  Value firstHead = kvHead;
+  if (heads > 1)
+    firstHead = k.add(kvHead, arith::DivUIOp::create(k.b, k.loc, row, k.idx(itemRows)));
   if (rowCount > itemRows)
     row = arith::RemUIOp::create(k.b, k.named("row_in_item"), row, k.idx(itemRows));
   if (firstOfTurn)
@@ -78,7 +82,7 @@ Value AttendBuilder::rowTile(Type element,
   Value entry = KernelBuilder::called("query_entry",
                                       arith::DivUIOp::create(k.b, k.loc, packed, k.idx(group)));
   Value inGroup = k.sub(packed, k.mul(entry, k.idx(group)));
-  Value head = KernelBuilder::called("query_head", k.add(k.mul(kvHead, k.idx(group)), inGroup));
+  Value head = KernelBuilder::called("query_head", k.add(k.mul(firstHead, k.idx(group)), inGroup));
   Value queryIndex = KernelBuilder::called(
       "query_index", k.field(BufferRole::Rows, entry, LLMOPT_FIELD(RowEntry, query)));
   Value position = k.field(BufferRole::Rows, entry, LLMOPT_FIELD(RowEntry, position));
@@ -142,12 +146,13 @@ void AttendBuilder::loadRows() {
   TokenArray array(k, q, op.isRaggedQuery());
   Location named = k.named("q");
   // All slices have the same queries: they are there once.
-  int64_t stacked = std::exchange(rowCount, itemRows);
+  int64_t stacked = std::exchange(rowCount, rowCount / slices);
   Value addresses =
       KernelBuilder::noted("Q: where its rows lie, and its copy, once for the item.",
                            KernelBuilder::called("q_rows", rowAddresses(array, Value())));
   rowCount = stacked;
-  query = tile::LoadOp::create(k.b, named, k.tileType(itemRows, op.getQkDim(), k.elementType(q)),
+  query = tile::LoadOp::create(k.b, named,
+                               k.tileType(itemRows * heads, op.getQkDim(), k.elementType(q)),
                                k.pointer(q), addresses, Value(), array.innerStride, Value());
 }
 
@@ -257,6 +262,26 @@ Value AttendBuilder::normalise(State state, bool withSink) {
                });
 }
 
+/// Consecutive rows from the item's slot on, none where it is `direct`; with several heads, from
+/// the slots of their items.
+Value AttendBuilder::partialRows(int64_t width, Value direct) {
+  if (heads > 1)
+    return rowTile(k.b.getI64Type(), [&](Value, Value head, Value, Value row) {
+      Value own =
+          k.add(item, k.sub(arith::DivUIOp::create(k.b, k.loc, head, k.idx(group)), kvHead));
+      Value slot = k.field(BufferRole::Items, own, LLMOPT_FIELD(WorkItem, partialSlot));
+      Value used = k.cmp(Pred::slt, row, k.select(direct, k.idx(0), rowsUsed));
+      Value address = k.select(used, k.mul(k.add(slot, row), k.idx(width)), k.idx(-1));
+      return arith::IndexCastOp::create(k.b, k.loc, k.b.getI64Type(), address).getResult();
+    });
+  Value count = KernelBuilder::called("partial_count", k.select(direct, k.idx(0), rowsUsed));
+  Value left = firstOfTurn ? KernelBuilder::called("rows_left", k.sub(count, firstOfTurn)) : count;
+  Value first = firstOfTurn ? k.add(partialSlot, firstOfTurn) : partialSlot;
+  return KernelBuilder::called(
+      "partial_rows", tile::StridedRowsOp::create(k.b, k.loc, column(k.b.getI64Type()),
+                                                  k.mul(first, k.idx(width)), k.idx(width), left));
+}
+
 void AttendBuilder::store(State state) {
   Value direct = KernelBuilder::called("is_whole", k.cmp(Pred::slt, partialSlot, k.idx(0)));
   bool hasSink = k.signature.findBuffer(BufferRole::SinkLogit) >= 0;
@@ -296,26 +321,17 @@ void AttendBuilder::store(State state) {
                               rowAddresses(TokenArray(k, buffer, op.isRaggedQuery()), direct)),
         Value());
 
-  // Partials: consecutive rows from the item's slot on.
-  Value count = KernelBuilder::called("partial_count", k.select(direct, k.idx(0), rowsUsed));
-  Value left = firstOfTurn ? KernelBuilder::called("rows_left", k.sub(count, firstOfTurn)) : count;
-  auto partialRows = [&](int64_t width) {
-    RankedTensorType type = column(k.b.getI64Type());
-    Value first = firstOfTurn ? k.add(partialSlot, firstOfTurn) : partialSlot;
-    Value rows = tile::StridedRowsOp::create(k.b, k.loc, type, k.mul(first, k.idx(width)),
-                                             k.idx(width), left);
-    return KernelBuilder::called("partial_rows", rows);
-  };
   put(partial, k.signature.findBuffer(BufferRole::PartialOut),
       KernelBuilder::noted("A split writes f32 rows for the merge kernel.",
-                           partialRows(op.getVDim())),
+                           partialRows(op.getVDim(), direct)),
       Value());
-  put(lse, k.signature.findBuffer(BufferRole::PartialLse), partialRows(1), Value());
+  put(lse, k.signature.findBuffer(BufferRole::PartialLse), partialRows(1, direct), Value());
 }
 
-void AttendBuilder::emitItem(Value item) {
-  rowCount = itemRows * slices;
-  loadItem(item);
+void AttendBuilder::emitItem(Value at) {
+  rowCount = itemRows * slices * heads;
+  item = at;
+  loadItem();
   loadRows();
   finishItem(walkKeys());
   Value counters = k.pointer(BufferRole::Counters);
@@ -331,8 +347,9 @@ void AttendBuilder::emitItem(Value item) {
     memref::StoreOp::create(k.b, k.loc, arith::AddIOp::create(k.b, k.loc, old, wide), counters,
                             place);
   };
-  count(0, visited);
-  count(1, predicated);
+  auto ofAll = [&](Value tiles) { return heads > 1 ? k.mul(tiles, k.idx(heads)) : tiles; };
+  count(0, ofAll(visited));
+  count(1, ofAll(predicated));
 }
 
 void llmopt::emitAttendKernel(ModuleOp module, const Signature &signature,

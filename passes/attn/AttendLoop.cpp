@@ -40,8 +40,8 @@ Value AttendBuilder::keyRows(bool isValue, Value key, Value count, Value pages) 
   int pool = k.signature.findBuffer(ownPool ? BufferRole::ValuePool : BufferRole::KeyPool);
   unsigned inner = cache.getInterleaved() ? 2 : 1;
   Value slotStride = k.stride(pool, inner + (cache.getHeadMajor() ? 1 : 0));
-  Value headStride = k.stride(pool, inner + (cache.getHeadMajor() ? 0 : 1));
-  Value offset = KernelBuilder::called(isValue ? "v_head" : "k_head", k.mul(kvHead, headStride));
+  Value offset =
+      KernelBuilder::called(isValue ? "v_head" : "k_head", k.mul(kvHead, headStride(isValue)));
   if (isValue && cache.getInterleaved())
     offset = k.add(offset, k.stride(pool, 1));
   if (pages)
@@ -67,6 +67,14 @@ Value AttendBuilder::keyRows(bool isValue, Value key, Value count, Value pages) 
                                    slotStride);
 }
 
+/// From a head's row of a page to the next head's.
+Value AttendBuilder::headStride(bool isValue) {
+  attn::KvCacheType cache = op.getCacheType();
+  bool ownPool = isValue && !cache.getInterleaved();
+  int pool = k.signature.findBuffer(ownPool ? BufferRole::ValuePool : BufferRole::KeyPool);
+  return k.stride(pool, (cache.getInterleaved() ? 2 : 1) + (cache.getHeadMajor() ? 0 : 1));
+}
+
 Value AttendBuilder::loadKeys(bool isValue, Value addresses) {
   attn::KvCacheType cache = op.getCacheType();
   BufferRole role = isValue ? BufferRole::Value : BufferRole::Key;
@@ -75,9 +83,13 @@ Value AttendBuilder::loadKeys(bool isValue, Value addresses) {
   int buffer = k.signature.findBuffer(role);
   Value inner = cache ? Value() : TokenArray(k, buffer, op.isRaggedKv()).innerStride;
   int64_t dim = isValue ? op.getVDim() : op.getQkDim();
-  return tile::LoadOp::create(k.b, k.named(isValue ? "v" : "k"),
-                              k.tileType(keys, dim, k.elementType(buffer)), k.pointer(buffer),
-                              addresses, Value(), inner, Value());
+  Location named = k.named(isValue ? "v" : "k");
+  RankedTensorType type = k.tileType(keys * heads, dim, k.elementType(buffer));
+  if (heads > 1)
+    return tile::LoadOp::create(k.b, named, type, k.pointer(buffer), addresses, Value(), inner,
+                                Value(), headStride(isValue), heads);
+  return tile::LoadOp::create(k.b, named, type, k.pointer(buffer), addresses, Value(), inner,
+                              Value());
 }
 
 /// True where the intervals do not tell which keys of a tile are hidden from all its rows: in a
@@ -210,7 +222,7 @@ AttendBuilder::State AttendBuilder::step(Value tile, State state, TileWalk *mask
   Value products = KernelBuilder::noted("Scores: s = Q K^T.",
                                         tile::MmaOp::create(k.b, k.named("s"), zero.getType(),
                                                             query, keyTile, zero,
-                                                            /*transposeB=*/true, slices));
+                                                            /*transposeB=*/true, slices * heads));
   auto [scores, highest] = scoresOf(products, key, masked, partial);
 
   Value m = KernelBuilder::called(
@@ -245,7 +257,7 @@ AttendBuilder::State AttendBuilder::step(Value tile, State state, TileWalk *mask
                          return {arith::MulFOp::create(b, k.loc, x[0], x[1])};
                        })));
   Value acc = tile::MmaOp::create(k.b, k.named("acc"), scaled.getType(), p, valueTile, scaled,
-                                  /*transposeB=*/false, slices);
+                                  /*transposeB=*/false, slices * heads);
   return {acc, m, l};
 }
 
@@ -314,7 +326,7 @@ AttendBuilder::State AttendBuilder::walkKeys() {
   TileWalk walk(k, bounds,
                 {low, high, queryLen, keyLen, keyBegin, keyEnd,
                  [&](unsigned scalar) {
-                   return perHeadRange(k, scalar, k.mul(kvHead, k.idx(group)), group);
+                   return perHeadRange(k, scalar, k.mul(kvHead, k.idx(group)), group * heads);
                  }},
                 keys);
 

@@ -64,6 +64,8 @@ private:
     if (keys > 0)
       schedule.keys = keys;
     schedule.slices.assign(slices.begin(), slices.end());
+    if (!rows.empty() || !heads.empty())
+      schedule.heads.assign(heads.begin(), heads.end());
     schedule.oneLoop = oneLoop;
     schedule.branchScores = branchScores;
     schedule.endRows = endRows;
@@ -88,12 +90,33 @@ private:
 
 } // namespace
 
+namespace {
+
+/// KV heads that one walk over their keys may serve: a token's rows lie side by side, all heads see
+/// the same keys, and which keys a row sees follows from the tile's place alone. Products read
+/// rows of whole registers.
+int64_t headsSideBySide(const Signature &signature) {
+  attn::AttentionOp op = signature.attention;
+  attn::KvCacheType cache = op.getCacheType();
+  bool perHead = llvm::any_of(signature.scalars, [](const bundle::Scalar &scalar) {
+    return scalar.perHeadBuffer >= 0 && scalar.type == bundle::ScalarType::I64;
+  });
+  constexpr int64_t kRegister = 32;
+  bool together = cache && !cache.getHeadMajor() && !perHead && boundsOf(signature).exact &&
+                  signature.findBuffer(bundle::BufferRole::Bias) < 0 &&
+                  op.getQkDim() % kRegister == 0 && op.getVDim() % kRegister == 0;
+  return together ? op.getKvHeads() : 1;
+}
+
+} // namespace
+
 ScheduleRequest llmopt::scheduleRequest(const Signature &signature) {
   attn::AttentionOp op = signature.attention;
   ScheduleRequest request;
   request.group = op.getGroup();
   request.dQk = op.getQkDim();
   request.dV = op.getVDim();
+  request.heads = headsSideBySide(signature);
   request.elementBytes = op.getElementType().getIntOrFloatBitWidth() / 8;
   if (attn::ScheduleAttr wishes = op.getScheduleAttr()) {
     request.rows = wishes.getRows();
@@ -113,16 +136,17 @@ std::vector<KernelName> llmopt::kernelsOf(const Signature &signature, StringRef 
                                           const Schedule &schedule) {
   std::vector<KernelName> kernels;
   auto add = [&](bundle::KernelKind kind, const Twine &suffix, int64_t rows = 0, int64_t keys = 0,
-                 int64_t slices = 1) {
+                 int64_t slices = 1, int64_t heads = 1) {
     kernels.push_back({kind, (spec + suffix).str(), rows, keys, slices, schedule.oneLoop,
-                       schedule.branchScores, schedule.endRows});
+                       schedule.branchScores, heads, schedule.endRows});
   };
   if (signature.append)
     add(bundle::KernelKind::Append, "_append");
   if (signature.attention) {
     for (auto [i, rows] : llvm::enumerate(schedule.rows))
       add(bundle::KernelKind::Attend, "_attend_" + Twine(rows), rows, schedule.keys,
-          i < schedule.slices.size() ? schedule.slices[i] : 1);
+          i < schedule.slices.size() ? schedule.slices[i] : 1,
+          i < schedule.heads.size() ? schedule.heads[i] : 1);
     add(bundle::KernelKind::Merge, "_merge");
   }
   if (signature.merge)

@@ -17,6 +17,23 @@ constexpr int64_t kFewRowsLimit = 16;
 constexpr double kTileOverheadRows = 6, kRowsPerElementByte = 5;
 constexpr double kMeasuredLanes = 16;
 
+/// Up to this many rows a head, products read K and V where they lie; several heads are walked
+/// together only then, and up to so many rows in all, whose accumulators then stay in a first-level
+/// cache beside what is read.
+constexpr int64_t kInPlaceRows = 8, kTogetherRows = 32;
+/// Bytes of K or V of 16 tokens that stay there until all heads have taken theirs.
+constexpr int64_t kTogetherBytes = 32 << 10;
+
+/// KV heads to walk together: the most that divide all of them.
+int64_t headsTogether(const ScheduleRequest &request, int64_t rows) {
+  int64_t bytes = 16 * std::max(request.dQk, request.dV) * request.elementBytes, best = 1;
+  for (int64_t heads = 2; heads <= request.heads; ++heads)
+    if (request.heads % heads == 0 && rows <= kInPlaceRows && heads * rows <= kTogetherRows &&
+        heads * bytes <= kTogetherBytes)
+      best = heads;
+  return best;
+}
+
 int64_t roundUp(int64_t value, int64_t multiple) {
   return (value + multiple - 1) / multiple * multiple;
 }
@@ -53,11 +70,16 @@ Schedule llmopt::chooseCpuSchedule(const ScheduleRequest &request,
   if (request.batchInvariant)
     few = roundUp(few, lanes);
   schedule.rows = {few};
+  schedule.heads = {request.batchInvariant ? 1 : headsTogether(request, few)};
   if (many > few)
     schedule.rows.push_back(many);
+  std::string together;
+  if (schedule.heads.front() > 1)
+    together = ", " + std::to_string(schedule.heads.front()) + " KV heads together";
   schedule.reason = "rows " + std::to_string(few) + " (group " + std::to_string(request.group) +
-                    ") and " + std::to_string(many) + " (" + std::to_string(bytesPerRow) +
-                    " bytes a row in " + std::to_string(budget) + " bytes of L2, register block " +
-                    std::to_string(block) + "), keys " + std::to_string(schedule.keys);
+                    together + ") and " + std::to_string(many) + " (" +
+                    std::to_string(bytesPerRow) + " bytes a row in " + std::to_string(budget) +
+                    " bytes of L2, register block " + std::to_string(block) + "), keys " +
+                    std::to_string(schedule.keys);
   return schedule;
 }

@@ -22,6 +22,8 @@ struct ScheduleRequest {
   int64_t elementBytes = 4;   ///< of an element of K and V
   int64_t rows = 0, keys = 0; ///< wishes of the spec's schedule clause; 0: none
   bool batchInvariant = false;
+  /// KV heads whose rows of one token lie side by side and may be walked together; 1: none.
+  int64_t heads = 1;
 };
 
 struct Schedule {
@@ -30,6 +32,8 @@ struct Schedule {
   /// For each of `rows`: parts of a tile's keys with a softmax state of their own, so that
   /// warps without rows to share have keys to share; empty: one part.
   std::vector<int64_t> slices;
+  /// For each of `rows`: KV heads that an item covers, one walk over their keys; empty: one.
+  std::vector<int64_t> heads;
   int64_t warps = 0, stages = 0; ///< of a block on a GPU; tiles under way at a time
   bool batchInvariant = false;
   /// Full and partial tiles by one body, whose mask is a branch, instead of a body each: half

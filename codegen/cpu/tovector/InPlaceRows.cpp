@@ -39,11 +39,15 @@ Type memoryType(tile::LoadOp load) {
 
 } // namespace
 
+int64_t llmopt::cpu::rowsOfSlice(tile::MmaOp mma) {
+  return cast<RankedTensorType>(mma.getType()).getDimSize(0) / int64_t(mma.getSlices());
+}
+
 bool llmopt::cpu::takesRowPairs(tile::MmaOp mma, const CpuIsa &isa) {
   auto a = cast<RankedTensorType>(mma.getA().getType()), c = cast<RankedTensorType>(mma.getType());
   int64_t k = a.getDimSize(1), n = c.getDimSize(1);
   return isa.bf16Dot && a.getElementType().isBF16() && !hasColumnOrder(a) && !hasColumnOrder(c) &&
-         a.getDimSize(0) <= kMostInPlaceRows &&
+         rowsOfSlice(mma) <= kMostInPlaceRows &&
          (mma.getTransposeB() ? k % kBf16Lanes == 0 && n > 1 : k % 2 == 0 && n % kBf16Lanes == 0);
 }
 
@@ -56,7 +60,7 @@ bool llmopt::cpu::takesRows(tile::MmaOp mma, const CpuIsa &isa) {
   Type memory = memoryType(load);
   bool widens = memory.isF32() || memory.isBF16() || (memory.isF16() && isa.f16c);
   return widens && a.getElementType().isF32() && b.getElementType().isF32() && !hasColumnOrder(a) &&
-         !hasColumnOrder(b) && !hasColumnOrder(c) && a.getDimSize(0) <= kMostInPlaceRows &&
+         !hasColumnOrder(b) && !hasColumnOrder(c) && rowsOfSlice(mma) <= kMostInPlaceRows &&
          b.getDimSize(0) % isa.lanes == 0 && b.getDimSize(1) % isa.lanes == 0;
 }
 
@@ -110,16 +114,30 @@ Value Lowering::rowTable(tile::MmaOp op) {
   Value base = pointer(load.getBase());
   if (Value first = load.getFirst())
     base = arith::AddIOp::create(emit, base, bytesOf(arith::IndexCastOp::create(emit, i64, first)));
-  base = emit.splat(base, kEntries);
-  Value none = emit.splat(pointer(zeros), kEntries);
   Buffer addresses = buffer(load.getRows());
-  emit.loop(0, padded, kEntries, [&](Value r) {
-    Value at = emit.loadVector(addresses, emit.idx(0), r, kEntries);
+  int64_t slices = load.getApart() ? int64_t(load.getSlices()) : 1, named = rows / slices;
+  // Slices of other sizes than whole vectors would run into the next one, and beyond the last.
+  int64_t width = slices > 1 && named % kEntries ? 1 : kEntries;
+  base = emit.splat(base, width);
+  Value none = emit.splat(pointer(zeros), width), apart;
+  if (slices > 1)
+    apart = emit.splat(bytesOf(arith::IndexCastOp::create(emit, i64, load.getApart())), width);
+  auto entries = [&](Value r, Value slice) {
+    Value at = emit.loadVector(addresses, emit.idx(0), r, width);
     Value valid =
         arith::CmpIOp::create(emit, arith::CmpIPredicate::sge, at, emit.zero(at.getType()));
     Value place = arith::AddIOp::create(emit, base, bytesOf(at));
+    Value entry = r;
+    if (slices > 1) {
+      Value further = emit.splat(arith::IndexCastOp::create(emit, i64, slice), width);
+      place = arith::AddIOp::create(emit, place, arith::MulIOp::create(emit, further, apart));
+      entry = emit.add(emit.mul(slice, emit.idx(named)), r);
+    }
     vector::StoreOp::create(emit, arith::SelectOp::create(emit, valid, place, none), table,
-                            ValueRange{r});
+                            ValueRange{entry});
+  };
+  emit.loop(0, slices, 1, [&](Value slice) {
+    emit.loop(0, slices > 1 ? named : padded, width, [&](Value r) { entries(r, slice); });
   });
   return table;
 }

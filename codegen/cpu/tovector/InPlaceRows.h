@@ -9,6 +9,9 @@ namespace llmopt::cpu {
 /// More rows make the products the slower part, and tiles by columns serve them.
 constexpr int64_t kMostInPlaceRows = 8;
 
+/// Rows of A that meet the same part of B.
+int64_t rowsOfSlice(tile::MmaOp mma);
+
 /// True for a bf16 product that AVX512-BF16 does with tiles by rows: few rows, whole
 /// registers along the contiguous dimension of B.
 bool takesRowPairs(tile::MmaOp mma, const CpuIsa &isa);

@@ -158,6 +158,24 @@ void emitScalar(Emit &emit, const MmaOperands &mma) {
 
 } // namespace
 
+/// Rows of slice `slice` of a tile by rows, or of a column.
+Buffer Lowering::sliceOf(Value tile, int64_t slice, int64_t slices) {
+  auto type = cast<RankedTensorType>(tile.getType());
+  int64_t rows = type.getDimSize(0) / slices;
+  TileShape whole = TileShape::get(type, target);
+  TileShape part = TileShape::get(
+      RankedTensorType::get({rows, type.getDimSize(1)}, type.getElementType()), target);
+  int64_t elements = slice * rows;
+  if (whole.lanesOverRows)
+    part.inner = rows;
+  else
+    elements *= whole.inner;
+  int64_t bytes = elements * part.element.getIntOrFloatBitWidth() / 8;
+  return {
+      memoryAt(MemRefType::get({part.outer, part.inner}, part.element), plan.offset(tile) + bytes),
+      part};
+}
+
 LogicalResult Lowering::lowerMma(tile::MmaOp op) {
   auto a = cast<RankedTensorType>(op.getA().getType());
   bool pairs = a.getElementType().isBF16() && target.bf16Dot;
@@ -175,6 +193,7 @@ LogicalResult Lowering::lowerMma(tile::MmaOp op) {
   mma.m = mma.result.shape.rows;
   mma.n = mma.result.shape.columns;
   mma.k = a.getDimSize(1);
+  mma.slices = op.getSlices();
   mma.fetch = fetchBefore(op);
   DenseElementsAttr splat;
   if (isSplat(op.getC()) && matchPattern(op.getC(), m_Constant(&splat)))
@@ -191,7 +210,35 @@ LogicalResult Lowering::lowerMma(tile::MmaOp op) {
     return lowerRowPairs(op, mma), success();
   if (inPlace)
     return lowerRows(op, mma), success();
-  if (pairs)
+  if (mma.slices == 1)
+    return lowerAnyMma(op, mma);
+  // Each slice is a product of its own.
+  if (mma.a.shape.lanesOverRows || mma.result.shape.lanesOverRows || pairs)
+    return op.emitOpError() << "has " << mma.slices
+                            << " slices of tiles by columns; the CPU target takes tiles by rows";
+  if (mma.fetch)
+    mma.fetch->all(emit);
+  int64_t slices = mma.slices;
+  mma.fetch.reset();
+  mma.m /= slices, mma.slices = 1;
+  tile::MapOp scale = mma.rowScale ? rowScaleOf(op) : tile::MapOp();
+  for (int64_t slice = 0; slice < slices; ++slice) {
+    mma.a = sliceOf(op.getA(), slice, slices);
+    mma.b = sliceOf(op.getB(), slice, slices);
+    mma.result = sliceOf(op.getResult(), slice, slices);
+    if (!mma.startScalar)
+      mma.start = sliceOf(scale ? scale.getInputs()[0] : op.getC(), slice, slices);
+    if (scale)
+      mma.rowScale = sliceOf(scale.getInputs()[1], slice, slices);
+    if (failed(lowerAnyMma(op, mma)))
+      return failure();
+  }
+  return success();
+}
+
+LogicalResult Lowering::lowerAnyMma(tile::MmaOp op, const MmaOperands &mma) {
+  Emit emit = emitAt(op);
+  if (cast<RankedTensorType>(op.getA().getType()).getElementType().isBF16())
     return lowerPairMma(op, mma);
   bool columnsA = mma.a.shape.lanesOverRows, columnsC = mma.result.shape.lanesOverRows;
   if (columnsC && columnsA)

@@ -109,14 +109,14 @@ struct RowMma {
   }
 
   /// Scores of `high` rows from m on with every `turns`-th of a register's worth of B's rows,
-  /// from n + turn on: half of all registers hold sums. What is left of each row's sums goes to
-  /// `partial`.
-  void scores(Value m, int64_t high, Value n, Value turn, int64_t turns, Value part,
+  /// from row from + n + turn on, `from` being where the slice's begin: half of all registers hold
+  /// sums. What is left of each row's sums goes to `partial`.
+  void scores(Value m, int64_t high, Value from, Value n, Value turn, int64_t turns, Value part,
               int64_t parts) {
     int64_t wide = lanes / turns;
     SmallVector<Value> sums(high * wide, emit.zero(vector)), pointers;
     for (int64_t i = 0; i < wide; ++i)
-      pointers.push_back(row(emit.add(emit.add(n, turn), i * turns)));
+      pointers.push_back(row(emit.add(emit.add(emit.add(from, n), turn), i * turns)));
     sums = overK(
         emit.idx(0), mma.k, lanes * together, sums, part, parts, [&](Value k, ValueRange carried) {
           SmallVector<Value> next(carried);
@@ -162,12 +162,20 @@ struct RowMma {
 
   /// Rows of A in bands of four; what is left makes a band of its own. Each band is told how
   /// many others like it ask for the rows to come, and which it is of them: none for the last.
-  void bands(llvm::function_ref<void(Value m, int64_t high, Value band, int64_t like)> emitBand) {
-    int64_t whole = mma.m / kBand;
-    emit.loop(0, whole, 1,
-              [&](Value band) { emitBand(emit.mul(band, emit.idx(kBand)), kBand, band, whole); });
-    if (int64_t rest = mma.m % kBand)
-      emitBand(emit.idx(whole * kBand), rest, whole ? Value() : emit.idx(0), 1);
+  void bands(Value slice,
+             llvm::function_ref<void(Value m, int64_t high, Value band, int64_t like)> emitBand) {
+    int64_t own = mma.m / mma.slices, whole = own / kBand;
+    Value first = emit.mul(slice, emit.idx(own));
+    auto bandOf = [&](Value band, int64_t like) {
+      return emit.add(emit.mul(slice, emit.idx(like)), band);
+    };
+    emit.loop(0, whole, 1, [&](Value band) {
+      emitBand(emit.add(first, emit.mul(band, emit.idx(kBand))), kBand, bandOf(band, whole),
+               whole * mma.slices);
+    });
+    if (int64_t rest = own % kBand)
+      emitBand(emit.add(first, emit.idx(whole * kBand)), rest,
+               whole ? Value() : bandOf(emit.idx(0), 1), mma.slices);
   }
 
   /// A register's worth of B's rows at a time: all rows of A find it in the first-level cache.
@@ -175,19 +183,22 @@ struct RowMma {
     int64_t groups = mma.n / lanes;
     emit.loop(0, groups, 1, [&](Value group) {
       Value first = emit.mul(group, emit.idx(lanes));
-      bands([&](Value m, int64_t high, Value band, int64_t like) {
-        int64_t most = emit.target.registers / 2,
-                turns = std::max<int64_t>(1, lanes * llvm::PowerOf2Ceil(high) / most);
-        emit.loop(0, turns, 1, [&](Value turn) {
-          Value part = band;
-          if (band) {
-            part = emit.add(emit.mul(group, emit.idx(like)), band);
-            part = emit.add(emit.mul(part, emit.idx(turns)), turn);
-          }
-          scores(m, high, first, turn, turns, part, groups * like * turns);
+      emit.loop(0, mma.slices, 1, [&](Value slice) {
+        bands(slice, [&](Value m, int64_t high, Value band, int64_t like) {
+          int64_t most = emit.target.registers / 2,
+                  turns = std::max<int64_t>(1, lanes * llvm::PowerOf2Ceil(high) / most);
+          emit.loop(0, turns, 1, [&](Value turn) {
+            Value part = band;
+            if (band) {
+              part = emit.add(emit.mul(group, emit.idx(like)), band);
+              part = emit.add(emit.mul(part, emit.idx(turns)), turn);
+            }
+            scores(m, high, emit.mul(slice, emit.idx(mma.n)), first, turn, turns, part,
+                   groups * like * turns);
+          });
+          if (turns > 1)
+            emit.loop(0, high, 1, [&](Value j) { finish(m, j, first, turns); });
         });
-        if (turns > 1)
-          emit.loop(0, high, 1, [&](Value j) { finish(m, j, first, turns); });
       });
     });
   }
@@ -219,10 +230,10 @@ struct RowMma {
     });
   }
 
-  /// Adds `depth` rows of B from k0 on to `high` rows of C from m on, `vectors` registers from
-  /// column `at` on.
-  void columns(Value m, int64_t high, Value at, int64_t vectors, Value k0, int64_t depth,
-               Value part, int64_t parts) {
+  /// Adds `depth` rows of B from row from + k0 on to `high` rows of C from m on, `vectors`
+  /// registers from column `at` on.
+  void columns(Value m, int64_t high, Value from, Value at, int64_t vectors, Value k0,
+               int64_t depth, Value part, int64_t parts) {
     SmallVector<Value> sums;
     auto column = [&](int64_t v) { return emit.add(at, v * lanes); };
     for (int64_t j = 0; j < high; ++j)
@@ -230,7 +241,7 @@ struct RowMma {
         sums.push_back(emit.loadVector(mma.result, emit.add(m, j), column(v), lanes));
     sums = overK(k0, depth, 1, sums, part, parts, [&](Value k, ValueRange carried) {
       SmallVector<Value> b, next;
-      Value pointer = row(k);
+      Value pointer = row(emit.add(from, k));
       for (int64_t v = 0; v < vectors; v += together)
         llvm::append_range(b, load(pointer, at, v * lanes));
       for (int64_t j = 0; j < high; ++j) {
@@ -250,20 +261,23 @@ struct RowMma {
     int64_t depth = mma.k % kDepth == 0 ? kDepth : mma.k, all = mma.n / lanes;
     emit.loop(0, mma.k, depth, [&](Value k0) {
       Value chunk = arith::DivUIOp::create(emit, k0, emit.idx(depth));
-      bands([&](Value m, int64_t high, Value band, int64_t like) {
-        int64_t vectors = together;
-        for (int64_t v = vectors + together; v * high <= kSums; v += together)
-          if (all % v == 0)
-            vectors = v;
-        int64_t passes = all / vectors;
-        emit.loop(0, passes, 1, [&](Value pass) {
-          Value part;
-          if (band) {
-            part = emit.add(emit.mul(chunk, emit.idx(like)), band);
-            part = emit.add(emit.mul(part, emit.idx(passes)), pass);
-          }
-          columns(m, high, emit.mul(pass, emit.idx(vectors * lanes)), vectors, k0, depth, part,
-                  mma.k / depth * like * passes);
+      emit.loop(0, mma.slices, 1, [&](Value slice) {
+        bands(slice, [&](Value m, int64_t high, Value band, int64_t like) {
+          int64_t vectors = together;
+          for (int64_t v = vectors + together; v * high <= kSums; v += together)
+            if (all % v == 0)
+              vectors = v;
+          int64_t passes = all / vectors;
+          emit.loop(0, passes, 1, [&](Value pass) {
+            Value part;
+            if (band) {
+              part = emit.add(emit.mul(chunk, emit.idx(like)), band);
+              part = emit.add(emit.mul(part, emit.idx(passes)), pass);
+            }
+            columns(m, high, emit.mul(slice, emit.idx(mma.k)),
+                    emit.mul(pass, emit.idx(vectors * lanes)), vectors, k0, depth, part,
+                    mma.k / depth * like * passes);
+          });
         });
       });
     });

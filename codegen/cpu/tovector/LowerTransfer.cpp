@@ -18,6 +18,8 @@ struct Transfer {
   Value base, rows, first, stride, limit;
   Buffer tile, addresses;
   int64_t columns = 0;
+  int64_t named = 0; ///< with `apart`: rows that have an address, those of the first slice
+  Value apart = {};
 
   /// Columns of a row that exist: a constant, or clamped from the limit.
   Value count(Emit &emit) const {
@@ -28,10 +30,13 @@ struct Transfer {
   }
   /// Offset of the first element of row r, and whether it exists.
   std::pair<Value, Value> row(Emit &emit, Value r) const {
-    Value address = emit.loadElement(addresses, r, emit.idx(0));
+    Value own = apart ? arith::RemUIOp::create(emit, r, emit.idx(named)).getResult() : r;
+    Value address = emit.loadElement(addresses, own, emit.idx(0));
     Value zero = emit.zero(address.getType());
     Value valid = arith::CmpIOp::create(emit, arith::CmpIPredicate::sge, address, zero);
     Value offset = arith::IndexCastOp::create(emit, emit.getIndexType(), address);
+    if (apart)
+      offset = emit.add(offset, emit.mul(arith::DivUIOp::create(emit, r, emit.idx(named)), apart));
     if (first)
       offset = emit.add(offset, stride ? emit.mul(first, stride) : first);
     return {offset, valid};
@@ -188,6 +193,10 @@ void Lowering::lowerLoad(tile::LoadOp op) {
     return; // its product reads the rows where they lie
   Emit emit = emitAt(op);
   Transfer described = describe(op, buffer(op.getTile()), buffer(op.getRows()));
+  if (op.getApart()) {
+    described.apart = op.getApart();
+    described.named = cast<RankedTensorType>(op.getRows().getType()).getDimSize(0);
+  }
   Value count = described.count(emit);
   // The trip before has asked for these rows.
   bool announced = llvm::any_of(op.getBase().getUsers(), [&](Operation *user) {
@@ -196,7 +205,7 @@ void Lowering::lowerLoad(tile::LoadOp op) {
   withUnitStride(emit, described, [&](const Transfer &t) {
     emit.loop(0, t.tile.shape.rows, 1, [&](Value r) {
       auto [offset, valid] = t.row(emit, r);
-      if (!announced)
+      if (!announced && !t.apart)
         prefetchAhead(emit, t, r);
       emit.branch(
           valid, [&, offset = offset] { loadRow(emit, t, r, offset, count); },

@@ -141,7 +141,16 @@ LogicalResult Lowering::lowerBlock(Block &block) {
 }
 
 LogicalResult Lowering::lowerOp(Operation *op) {
-  if (auto slices = op->getAttrOfType<IntegerAttr>("slices"); slices && slices.getInt() > 1)
+  auto apart = [&](auto load) { return bool(load.getApart()); };
+  auto ownRows = [](tile::MmaOp mma) {
+    return mma.getA().getType().getDimSize(0) == mma.getC().getType().getDimSize(0);
+  };
+  bool sliced = TypeSwitch<Operation *, bool>(op)
+                    .Case<tile::LoadOp, tile::PrefetchOp>(apart)
+                    .Case(ownRows)
+                    .Default([](Operation *) { return false; });
+  if (auto slices = op->getAttrOfType<IntegerAttr>("slices");
+      slices && slices.getInt() > 1 && !sliced)
     return op->emitOpError() << "has " << slices.getInt()
                              << " slices; the CPU target has no use for them, use 1";
   return TypeSwitch<Operation *, LogicalResult>(op)

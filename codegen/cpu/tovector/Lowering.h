@@ -42,6 +42,8 @@ private:
   void lowerPagedRows(tile::PagedRowsOp op);
   // LowerMma.cpp, LowerDot.cpp
   mlir::LogicalResult lowerMma(tile::MmaOp op);
+  mlir::LogicalResult lowerAnyMma(tile::MmaOp op, const MmaOperands &operands);
+  Buffer sliceOf(mlir::Value tile, int64_t slice, int64_t slices);
   mlir::LogicalResult lowerPairMma(tile::MmaOp op, MmaOperands operands);
   // LowerRowPairs.cpp, LowerRows.cpp, InPlaceRows.cpp
   void lowerRowPairs(tile::MmaOp op, MmaOperands operands);
@@ -67,7 +69,10 @@ private:
 struct FetchAhead {
   mlir::Value base;
   Buffer addresses;
-  int64_t columns = 0, rows = 0;
+  int64_t columns = 0, rows = 0; ///< all slices' rows, in the order in which they lie: row after
+                                 ///< row, each for all slices
+  int64_t slices = 1;
+  mlir::Value apart; ///< from a slice's row to the next slice's, in elements
 
   /// Part i of `parts` about equal ones, i < parts.
   void part(Emit &emit, mlir::Value i, int64_t parts) const;
@@ -86,7 +91,8 @@ struct MmaOperands {
   std::optional<Buffer> rowScale; ///< factor of each row of c, applied as it is read
   std::optional<FetchAhead> fetch;
   bool transposeB = false;
-  int64_t m = 0, n = 0, k = 0;
+  int64_t m = 0, n = 0, k = 0; ///< rows of all slices; columns and depth of one
+  int64_t slices = 1;          ///< m / slices rows of A each, with as many parts of B's rows
 
   /// `width` elements of the accumulator's start, of run `outer` from `inner` on.
   mlir::Value startVector(Emit &emit, mlir::Value outer, mlir::Value inner, int64_t width) const;

@@ -22,9 +22,14 @@ constexpr int64_t kLine = 64;
 
 void FetchAhead::lines(Emit &emit, Value r, Value from, int64_t count) const {
   int64_t perLine = kLine * 8 / cast<MemRefType>(base.getType()).getElementTypeBitWidth();
-  Value zero = emit.idx(0), at = emit.loadElement(addresses, r, zero);
+  Value zero = emit.idx(0), row = r;
+  if (slices > 1)
+    row = arith::DivUIOp::create(emit, r, emit.idx(slices));
+  Value at = emit.loadElement(addresses, row, zero);
   // A row that is nowhere asks for the start of the base, which is there.
   Value offset = emit.maxIndex(arith::IndexCastOp::create(emit, emit.getIndexType(), at), zero);
+  if (slices > 1)
+    offset = emit.add(offset, emit.mul(arith::RemUIOp::create(emit, r, emit.idx(slices)), apart));
   offset = emit.add(offset, emit.mul(from, emit.idx(perLine)));
   for (int64_t line = 0; line < count; ++line)
     memref::PrefetchOp::create(emit, base, ValueRange{emit.add(offset, line * perLine)},
@@ -55,7 +60,9 @@ void FetchAhead::all(Emit &emit) const {
 
 FetchAhead Lowering::fetchOf(tile::PrefetchOp op) {
   auto type = cast<RankedTensorType>(op.getRows().getType());
-  return {op.getBase(), buffer(op.getRows()), int64_t(op.getColumns()), type.getDimSize(0)};
+  int64_t slices = op.getSlices();
+  return {op.getBase(), buffer(op.getRows()), int64_t(op.getColumns()), type.getDimSize(0) * slices,
+          slices,       op.getApart()};
 }
 
 std::optional<FetchAhead> Lowering::fetchBefore(tile::MmaOp mma) {
