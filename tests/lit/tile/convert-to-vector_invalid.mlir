@@ -54,10 +54,11 @@ func.func @narrow_product(%m: memref<?xf16>, %n: index) {
 func.func @slices(%m: memref<?xf32>, %n: index) {
   %r = tile.strided_rows %n, %n, %n : tensor<8x1xi64>
   %a = tile.load %m[%r] : memref<?xf32>, tensor<8x1xi64> -> tensor<8x8xf32>
-  %z = arith.constant dense<0.0> : tensor<8x4xf32>
+  %z = arith.constant dense<0.0> : tensor<16x4xf32>
   // expected-error @below {{has 2 slices; the CPU target has no use for them, use 1}}
-  %p = tile.mma %a, %a, %z transpose_b slices 2 : tensor<8x8xf32>, tensor<8x8xf32>, tensor<8x4xf32>
-  tile.store %p, %m[%r] : tensor<8x4xf32>, memref<?xf32>, tensor<8x1xi64>
+  %p = tile.mma %a, %a, %z transpose_b slices 2 : tensor<8x8xf32>, tensor<8x8xf32>, tensor<16x4xf32>
+  %s = tile.strided_rows %n, %n, %n : tensor<16x1xi64>
+  tile.store %p, %m[%s] : tensor<16x4xf32>, memref<?xf32>, tensor<16x1xi64>
   return
 }
 

@@ -88,3 +88,23 @@ func.func @branch(%q: tensor<4x128xbf16>, %b: memref<?xbf16>, %fewer: tensor<64x
   }
   return %r : tensor<4x64xf32>
 }
+
+// Of several heads' keys, the rows of one are named: the others lie a stride further on each.
+// CHECK-LABEL: func.func @heads
+// CHECK:         %[[AHEAD:.*]] = tile.strided_rows
+// CHECK:         %[[NEXT:.*]] = tile.strided_rows
+// CHECK:         tile.prefetch %arg1[%[[NEXT]]] columns 128 slices 4 apart(%arg2)
+// CHECK-NEXT:    tile.mma {{.*}} slices 4
+func.func @heads(%q: tensor<32x128xbf16>, %b: memref<?xbf16>, %apart: index, %low: index, %high: index,
+                 %zero: tensor<32x64xf32>) -> tensor<32x64xf32> {
+  %c1 = arith.constant 1 : index
+  %c64 = arith.constant 64 : index
+  %r = scf.for %t = %low to %high step %c1 iter_args(%s = %zero) -> (tensor<32x64xf32>) {
+    %at = arith.muli %t, %c64 : index
+    %rows = tile.strided_rows %at, %c64, %c64 : tensor<64x1xi64>
+    %k = tile.load %b[%rows] slices 4 apart(%apart) : memref<?xbf16>, tensor<64x1xi64> -> tensor<256x128xbf16>
+    %n = tile.mma %q, %k, %s transpose_b slices 4 : tensor<32x128xbf16>, tensor<256x128xbf16>, tensor<32x64xf32>
+    scf.yield %n : tensor<32x64xf32>
+  }
+  return %r : tensor<32x64xf32>
+}

@@ -300,3 +300,27 @@ func.func @f(%s: tensor<8x16xf32>) {
   %t = tile.convert %s : tensor<8x16xf32> -> tensor<8x16xf16>
   return
 }
+
+// -----
+
+func.func @apart(%m: memref<?xf32>, %n: index, %r: tensor<8x1xi64>) {
+  // expected-error@+1 {{'tile.load' op makes 16 rows of 3 slices; a divisor is wanted}}
+  %a = tile.load %m[%r] slices 3 apart(%n) : memref<?xf32>, tensor<8x1xi64> -> tensor<16x8xf32>
+  return
+}
+
+// -----
+
+func.func @apart_rows(%m: memref<?xf32>, %n: index, %r: tensor<8x1xi64>) {
+  // expected-error@+1 {{'tile.load' op rows has type 'tensor<8x1xi64>'; a tile of 32 rows needs tensor<16x1xi64>}}
+  %a = tile.load %m[%r] slices 2 apart(%n) : memref<?xf32>, tensor<8x1xi64> -> tensor<32x8xf32>
+  return
+}
+
+// -----
+
+func.func @prefetch_apart(%m: memref<?xf32>, %r: tensor<8x1xi64>) {
+  // expected-error@+1 {{'tile.prefetch' op has 2 slices; it takes 1, or more with how far they lie apart}}
+  tile.prefetch %m[%r] columns 8 slices 2 : memref<?xf32>, tensor<8x1xi64>
+  return
+}
