@@ -105,6 +105,7 @@ template <typename Archive> void transfer(Archive &archive, Record<Archive, Kern
   archive.number("kernel tile keys", kernel.tileKeys);
   archive.number("kernel scratch", kernel.scratchBytes);
   archive.number("kernel cost", kernel.costPerTile);
+  archive.number("kernel item heads", kernel.itemHeads);
   archive.list("kernel images", kernel.otherImages, kMaxListEntries, 4,
                [&](auto &image) { archive.number("kernel other image", image); });
   archive.number("kernel block threads", kernel.blockThreads);
@@ -149,7 +150,7 @@ template <typename Archive> void transfer(Archive &archive, Record<Archive, Prog
   });
   archive.list("scalars", program.scalars, kMaxListEntries, 46,
                [&](auto &scalar) { transfer(archive, scalar); });
-  archive.list("kernels", program.kernels, kMaxListEntries, 49,
+  archive.list("kernels", program.kernels, kMaxListEntries, 53,
                [&](auto &kernel) { transfer(archive, kernel); });
   archive.list("images", program.images, kMaxListEntries, 49,
                [&](auto &image) { transfer(archive, image); });

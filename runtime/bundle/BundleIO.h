@@ -24,7 +24,7 @@
 namespace llmopt::bundle {
 
 /// Version of the encoding; the records' own version is kAbiVersion.
-inline constexpr uint32_t kFormatVersion = 5;
+inline constexpr uint32_t kFormatVersion = 6;
 
 /// Limits of what is read. Far above what any spec needs.
 inline constexpr uint64_t kMaxBundleBytes = uint64_t{1} << 31;

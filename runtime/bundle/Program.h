@@ -112,7 +112,9 @@ struct Kernel {
   uint32_t tileRows = 0; ///< Attend: most packed rows of an item
   uint32_t tileKeys = 0; ///< Attend: keys of a tile; split boundaries are multiples of it
   uint64_t scratchBytes = 0;
-  double costPerTile = 1; ///< relative time of one tile; the planner chooses by it
+  double costPerTile = 1; ///< relative time of one tile of one head; the planner chooses by it
+  /// Attend: KV heads whose items the kernel takes together, see WorkItem. Divides the KV heads.
+  uint32_t itemHeads = 1;
   /// Further images with this entry: the PTX beside a cubin, cubins for other chips. The
   /// loader takes the best that its device runs; `image` wins among equals.
   std::vector<uint32_t> otherImages = {};

@@ -122,6 +122,18 @@ Status checkKernelImages(const Program &program, const Kernel &kernel, size_t in
   return {};
 }
 
+Status checkItemHeads(const Program &program, const Kernel &kernel, size_t index) {
+  if (kernel.kind != KernelKind::Attend && kernel.itemHeads != 1)
+    return invalidArgument("kernel {} ('{}') takes items of {} heads together; it attends to "
+                           "nothing, so 1 is allowed",
+                           index, kernel.entry, kernel.itemHeads);
+  if (kernel.itemHeads == 0 || program.facts.kvHeads % kernel.itemHeads != 0)
+    return invalidArgument("kernel {} ('{}') takes items of {} heads together; a divisor of the "
+                           "program's {} key/value heads is allowed",
+                           index, kernel.entry, kernel.itemHeads, program.facts.kvHeads);
+  return {};
+}
+
 Status checkKernel(const Program &program, const Kernel &kernel, size_t index) {
   LLMOPT_RETURN_IF_ERROR(
       checkEnum(kernel.kind, KernelKind::Combine, fmt::format("kind of kernel {}", index)));
@@ -130,6 +142,7 @@ Status checkKernel(const Program &program, const Kernel &kernel, size_t index) {
     return invalidArgument("kernel {} ('{}') wants {} bytes of scratch; at most {} are "
                            "allowed",
                            index, kernel.entry, kernel.scratchBytes, kMaxScratchBytes);
+  LLMOPT_RETURN_IF_ERROR(checkItemHeads(program, kernel, index));
   if (kernel.kind != KernelKind::Attend)
     return {};
   for (uint32_t tile : {kernel.tileRows, kernel.tileKeys})

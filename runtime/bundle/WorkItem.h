@@ -23,6 +23,11 @@ inline constexpr uint32_t kMixedSequences = 1;
 /// One rectangle of scores: up to tileRows packed rows against keys [keyBegin, keyEnd), as far as
 /// the sequence has them: the end of a sequence's last item lies at the end of a key tile, so
 /// that a sequence may grow to there without a change of the item.
+///
+/// A kernel with Kernel::itemHeads H > 1 takes H items at a time, a *tuple*: those of KV heads h,
+/// h + 1, ... h + H - 1 in this order, h a multiple of H, that differ in kvHead and partialSlot
+/// alone (either none of them has a partial, or each has its own). A worker's list holds whole
+/// tuples.
 struct WorkItem {
   uint32_t firstRow; ///< first packed row: rowListIndex * group + headInGroup
   uint32_t rowCount; ///< packed rows; 0 marks padding, which writes nothing

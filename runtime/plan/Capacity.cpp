@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <fmt/format.h>
 #include <limits>
+#include <numeric>
 
 namespace llmopt::runtime {
 
@@ -80,12 +81,19 @@ PlanCounts PlanCounts::bound(const Program &program, const PlanOptions &options,
   std::vector<Variant> variants = attendVariants(program);
   if (!rule || variants.empty() || facts.kvHeads == 0)
     return counts;
-  uint64_t fewestRows = variants[0].tileRows, mostRows = 0;
+  uint64_t levels = std::min(options.cascadeLevels, kMaxCascadeLevels);
+  uint64_t fewestRows = variants[0].tileRows, mostRows = 0, tupleRows = 0, tupleHeads = 1, all = 1;
   for (const Variant &variant : variants) {
     fewestRows = std::min<uint64_t>(fewestRows, variant.tileRows);
     mostRows = std::max<uint64_t>(mostRows, variant.tileRows);
+    tupleHeads = std::max<uint64_t>(tupleHeads, variant.heads);
+    tupleRows = std::max(tupleRows, uint64_t{variant.tileRows} * variant.heads);
+    all = std::lcm(all, uint64_t{variant.heads});
   }
-  uint64_t levels = std::min(options.cascadeLevels, kMaxCascadeLevels);
+  if (levels) { // tiles of any variants may be a block
+    tupleHeads = all;
+    tupleRows = times(mostRows, all);
+  }
   uint64_t perHead = times(limits.queryTokens, facts.queryHeads / facts.kvHeads);
   uint64_t allRows = times(limits.queryTokens, facts.queryHeads);
   // Of each sequence one tile that is not full; of each level a shared tile for two of them.
@@ -100,10 +108,11 @@ PlanCounts PlanCounts::bound(const Program &program, const PlanOptions &options,
     if (limits.splits > 1)
       counts.partialRows = times(allRows, limits.splits);
   } else if (limits.splits > 1) {
-    // A cut lies between two threads and goes through one tile, which gets one part more.
+    // A cut lies between two threads and goes through one tile, which gets one part more, for
+    // each head of a tuple.
     uint64_t cuts = (options.threads ? options.threads : counts.workers) - 1;
-    counts.items = plus(counts.items, cuts);
-    counts.partialRows = std::min(times(allRows, limits.splits), times(2 * cuts, mostRows));
+    counts.items = plus(counts.items, times(cuts, tupleHeads));
+    counts.partialRows = std::min(times(allRows, limits.splits), times(2 * cuts, tupleRows));
     if (levels)
       counts.partialRows =
           plus(counts.partialRows,

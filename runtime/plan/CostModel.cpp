@@ -33,6 +33,8 @@ std::vector<Variant> attendVariants(const Program &program) {
                         .attend = static_cast<uint32_t>(variants.size()),
                         .tileRows = kernel.tileRows,
                         .tileKeys = kernel.tileKeys,
+                        .heads = kernel.itemHeads,
+                        .units = program.facts.kvHeads / kernel.itemHeads,
                         .costPerTile = kernel.costPerTile,
                         .tileCost = 0,
                         .itemCost = 0,

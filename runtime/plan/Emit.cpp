@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstring>
+#include <utility>
 
 namespace llmopt::runtime {
 
@@ -33,7 +34,7 @@ public:
     std::memcpy(&low, &item, sizeof(low));
     std::memcpy(&high, reinterpret_cast<const uint8_t *>(&item) + sizeof(low), sizeof(high));
   }
-  void nextHead() { low += Half{0, 0, mutant(PlanMutant::HeadRepeated) ? 0u : 1u, 0}; }
+  void moveHead(uint32_t by) { low += Half{0, 0, mutant(PlanMutant::HeadRepeated) ? 0u : by, 0}; }
   void setKeys(uint32_t begin, uint32_t end) {
     high[0] = begin;
     high[1] = end;
@@ -50,13 +51,16 @@ private:
   Half low, high;
 };
 
-/// Places of partials, and merges: for one head of a block after the other.
+/// Places of partials, and merges: for one tuple of heads of a block after the other. A part's
+/// partials of a tuple's heads lie one after another, so that what one head needs of them is known
+/// before it is known how many parts there will be.
 class Partials {
 public:
   explicit Partials(Plan &plan) : plan(plan) { plan.partialRows = 0; }
 
-  void beginHead(const RowBlock &block, uint32_t kvHead) {
-    head = kvHead;
+  void beginTuple(const RowBlock &block, uint32_t unit) {
+    heads = block.heads;
+    head = unit * heads;
     columnRows = block.columnRows;
     columns = 0;
     base = plan.partialRows;
@@ -71,12 +75,16 @@ public:
     else
       base = plan.partialRows;
   }
+  /// The slot of the tuple's first head.
   int32_t nextSlot() {
     if (!splits)
       return -1;
-    uint64_t stride = columnRows ? columnRows : tile->rowCount;
     uint64_t first = columnRows ? tile->blockRow : 0;
-    return int32_t(base + parts++ * stride + first);
+    return int32_t(base + parts++ * uint64_t{headRows()} * heads + first);
+  }
+  /// From the slot of a head to that of the next.
+  uint32_t slotStep() const {
+    return splits && !mutant(PlanMutant::SlotsOfTupleStay) ? headRows() : 0;
   }
   /// Slots of several parts of a tile that shares nothing: the first one's, or -1.
   int32_t takeSlots(uint32_t count) {
@@ -90,22 +98,28 @@ public:
       above[tile->level + 1] = parts;
       columns = std::max(columns, parts);
     } else {
-      plan.partialRows += uint64_t{parts - mutant(PlanMutant::PartialsShared)} * tile->rowCount;
+      plan.partialRows +=
+          uint64_t{parts - mutant(PlanMutant::PartialsShared)} * tile->rowCount * heads;
     }
     if (!tile->shared)
-      merge();
+      for (uint32_t i = 0; i < heads; ++i)
+        merge(i);
   }
-  void endHead() { plan.partialRows += uint64_t{columns} * columnRows; }
+  void endTuple() { plan.partialRows += uint64_t{columns} * columnRows * heads; }
 
 private:
-  void merge() {
-    uint32_t stride = columnRows ? columnRows : tile->rowCount;
-    uint32_t first = uint32_t(base) + (columnRows ? tile->blockRow : 0);
+  /// Rows of a part for one head.
+  uint32_t headRows() const { return columnRows ? columnRows : tile->rowCount; }
+
+  /// Of the tuple's head `i`.
+  void merge(uint32_t i) {
+    uint32_t stride = headRows() * heads;
+    uint32_t first = uint32_t(base) + i * headRows() + (columnRows ? tile->blockRow : 0);
     // Two vectors as well: rows and partials go up together.
     static_assert(offsetof(bundle::MergeItem, row) == 0 &&
                   offsetof(bundle::MergeItem, firstPartial) == 12);
     uint32_t count = parts - mutant(PlanMutant::MergeTooShort);
-    Half low = {tile->firstRow, head, tile->record, first}, high = {count, stride, 0, 0};
+    Half low = {tile->firstRow, head + i, tile->record, first}, high = {count, stride, 0, 0};
     bundle::MergeItem *out = plan.merges.end();
     for (uint32_t r = 0; r < tile->rowCount; ++r, low += Half{1, 0, 0, 1}) {
       std::memcpy(out + r, &low, sizeof(low));
@@ -117,7 +131,7 @@ private:
   Plan &plan;
   const RowTile *tile = nullptr;
   bool splits = false;
-  uint32_t head = 0, columnRows = 0, columns = 0, parts = 0;
+  uint32_t head = 0, heads = 1, columnRows = 0, columns = 0, parts = 0;
   uint64_t base = 0;
   uint32_t above[kMaxCascadeLevels + 2] = {}; ///< parts of the shared tiles above, by level
 };
@@ -136,7 +150,7 @@ public:
   void run() {
     for (const RowBlock &block : batch.blocks) {
       if (block.endTile - block.firstTile == 1)
-        emitHeads(block);
+        emitTile(block);
       else
         emitBlock(block);
     }
@@ -155,45 +169,45 @@ private:
   }
   const LoadCut &nextCut() const { return cuts[worker]; }
 
-  /// One tile for each head: the common case of a decode step, in runs without a cut.
-  void emitHeads(const RowBlock &block) {
+  /// One tile for each tuple: the common case of a decode step, in runs without a cut.
+  void emitTile(const RowBlock &block) {
     const RowTile &tile = batch.tiles[block.firstTile];
     const Variant &variant = context.variantOf(tile);
     PlanArray<WorkItem> &items = plan.attends[variant.attend].items;
     const WorkItem item = itemOf(tile, variant.tileKeys);
     Halves halves(item);
-    uint32_t heads = context.facts.kvHeads;
-    if (nextCut().place >= place + heads) { // most of them
+    auto writeRun = [&](uint32_t count) {
       WorkItem *out = items.end();
-      for (uint32_t i = 0; i < heads; ++i, halves.nextHead())
+      for (uint32_t i = 0; i < count; ++i, halves.moveHead(1))
         halves.write(out + i);
-      items.setSize(items.size() + heads);
-      place += heads;
+      items.setSize(items.size() + count);
+    };
+    uint32_t units = block.units, heads = block.heads;
+    if (nextCut().place >= place + units) { // most of them
+      writeRun(context.facts.kvHeads);
+      place += units;
       return;
     }
-    for (uint32_t head = 0; head < heads;) {
+    for (uint32_t unit = 0; unit < units;) {
       while (nextCut() == LoadCut{place, 0})
         openWorker();
-      uint32_t run = uint32_t(std::min<uint64_t>(heads - head, nextCut().place - place));
-      WorkItem *out = items.end();
-      for (uint32_t i = 0; i < run; ++i, halves.nextHead())
-        halves.write(out + i);
-      head += run;
-      items.setSize(items.size() + run);
+      uint32_t run = uint32_t(std::min<uint64_t>(units - unit, nextCut().place - place));
+      writeRun(run * heads);
+      unit += run;
       place += run;
-      if (head < heads && nextCut().place == place && nextCut().keyTiles) {
-        partials.beginHead(block, head);
-        emitCutTile(tile, item, head++);
-        partials.endHead();
-        halves.nextHead();
+      if (unit < units && nextCut().place == place && nextCut().keyTiles) {
+        partials.beginTuple(block, unit);
+        emitCutTile(block, tile, item, unit++);
+        partials.endTuple();
+        halves.moveHead(heads);
         ++place;
       }
     }
   }
 
   void emitBlock(const RowBlock &block) {
-    for (uint32_t head = 0; head < context.facts.kvHeads; ++head) {
-      partials.beginHead(block, head);
+    for (uint32_t unit = 0; unit < block.units; ++unit) {
+      partials.beginTuple(block, unit);
       for (uint32_t t = block.firstTile; t < block.endTile; ++t, ++place) {
         while (nextCut() == LoadCut{place, 0})
           openWorker();
@@ -201,23 +215,25 @@ private:
         const Variant &variant = context.variantOf(tile);
         WorkItem item = itemOf(tile, variant.tileKeys);
         if (nextCut().place == place) {
-          emitCutTile(tile, item, head);
+          emitCutTile(block, tile, item, unit);
           continue;
         }
         partials.beginTile(tile, false);
         if (tile.visibleTiles || !block.columnRows) {
-          item.kvHead = head;
+          item.kvHead = unit * block.heads;
           item.partialSlot = partials.nextSlot();
-          plan.attends[variant.attend].items.push(item);
+          uint32_t step = partials.slotStep();
+          for (uint32_t i = 0; i < block.heads; ++i, ++item.kvHead, item.partialSlot += step)
+            plan.attends[variant.attend].items.push(item);
         }
         partials.endTile();
       }
-      partials.endHead();
+      partials.endTuple();
     }
   }
 
   /// A tile with one cut or more inside.
-  void emitCutTile(const RowTile &tile, WorkItem item, uint32_t head) {
+  void emitCutTile(const RowBlock &block, const RowTile &tile, WorkItem item, uint32_t unit) {
     const Variant &variant = context.variantOf(tile);
     PlanArray<WorkItem> &items = plan.attends[variant.attend].items;
     const bundle::KeySet *keys = nullptr;
@@ -233,17 +249,24 @@ private:
                                              int64_t{tile.endTile} * variant.tileKeys,
                                              variant.tileKeys, visible));
     };
-    item.kvHead = head;
     partials.beginTile(tile, true);
-    uint32_t from = 0;
+    uint32_t from = 0, step = partials.slotStep();
     item.keyEnd = keyAt(0);
     auto emit = [&](uint32_t to) {
       bool early = from > 0 && mutant(PlanMutant::KeysOverlap);
       item.keyBegin = item.keyEnd - (early ? variant.tileKeys : 0);
       bool less = to == tile.visibleTiles && mutant(PlanMutant::KeysMissing);
       item.keyEnd = keyAt(to - less);
+      item.kvHead = unit * block.heads;
       item.partialSlot = partials.nextSlot();
-      items.push(item);
+      for (uint32_t i = 0; i < block.heads; ++i, ++item.kvHead, item.partialSlot += step) {
+        items.push(item);
+        // The later heads are cut a key tile behind the first one.
+        if (mutant(PlanMutant::CutThroughOneHead) && i > 0 && tile.contiguous()) {
+          items.back().keyBegin += from > 0 ? variant.tileKeys : 0;
+          items.back().keyEnd += to < tile.visibleTiles ? variant.tileKeys : 0;
+        }
+      }
       from = to;
     };
     while (nextCut().place == place) {
@@ -283,7 +306,7 @@ public:
   void run() {
     for (const RowBlock &block : batch.blocks)
       if (block.endTile - block.firstTile == 1 && !block.columnRows)
-        emitHeads(block);
+        emitTile(block);
       else
         emitBlock(block);
   }
@@ -294,33 +317,47 @@ private:
     return next.data() + variant.attend * size_t{plan.workers + 1};
   }
 
-  /// One tile for each head: a part's items differ by head and slot.
-  void emitHeads(const RowBlock &block) {
+  /// Where the items of the next tuple go.
+  uint32_t takePlaces(const RowBlock &block, uint32_t *places) {
+    uint32_t &next = places[*workerOf++];
+    return std::exchange(next, next + block.heads);
+  }
+
+  /// One tile for each tuple: a part's items differ by head and slot.
+  void emitTile(const RowBlock &block) {
     const RowTile &tile = batch.tiles[block.firstTile];
     const Variant &variant = context.variantOf(tile);
     uint32_t *places = placesOf(variant);
     WorkItem *items = plan.attends[variant.attend].items.data();
     std::span<const Piece> parts = pieces.of(block.firstTile);
     bool split = parts.size() > 1;
-    for (uint32_t head = 0; head < context.facts.kvHeads; ++head) {
-      partials.beginHead(block, head);
+    for (uint32_t unit = 0; unit < block.units; ++unit) {
+      partials.beginTuple(block, unit);
       partials.beginTile(tile, split);
       WorkItem item = itemOf(tile, variant.tileKeys);
-      item.kvHead = head;
+      item.kvHead = unit * block.heads;
       item.partialSlot = partials.takeSlots(uint32_t(parts.size()));
+      uint32_t step = partials.slotStep();
       Halves halves(item);
       for (const Piece &part : parts) {
         halves.setKeys(part.beginTile * variant.tileKeys, part.endTile * variant.tileKeys);
-        halves.write(items + places[*workerOf++]++);
-        halves.moveSlot(split ? tile.rowCount : 0);
+        WorkItem *out = items + takePlaces(block, places);
+        Halves each = halves;
+        each.write(out);
+        for (uint32_t i = 1; i < block.heads; ++i) {
+          each.moveHead(1);
+          each.moveSlot(step);
+          each.write(out + i);
+        }
+        halves.moveSlot(split ? tile.rowCount * block.heads : 0);
       }
       partials.endTile();
     }
   }
 
   void emitBlock(const RowBlock &block) {
-    for (uint32_t head = 0; head < context.facts.kvHeads; ++head) {
-      partials.beginHead(block, head);
+    for (uint32_t unit = 0; unit < block.units; ++unit) {
+      partials.beginTuple(block, unit);
       for (uint32_t t = block.firstTile; t < block.endTile; ++t) {
         const RowTile &tile = batch.tiles[t];
         const Variant &variant = context.variantOf(tile);
@@ -328,17 +365,21 @@ private:
         partials.beginTile(tile, parts.size() > 1);
         if (tile.visibleTiles || !block.columnRows) {
           WorkItem item = itemOf(tile, variant.tileKeys);
-          item.kvHead = head;
+          uint32_t step = partials.slotStep();
           for (const Piece &part : parts) {
             item.keyBegin = part.beginTile * variant.tileKeys;
             item.keyEnd = part.endTile * variant.tileKeys;
+            item.kvHead = unit * block.heads;
             item.partialSlot = partials.nextSlot();
-            plan.attends[variant.attend].items[placesOf(variant)[*workerOf++]++] = item;
+            WorkItem *out =
+                plan.attends[variant.attend].items.data() + takePlaces(block, placesOf(variant));
+            for (uint32_t i = 0; i < block.heads; ++i, ++item.kvHead, item.partialSlot += step)
+              out[i] = item;
           }
         }
         partials.endTile();
       }
-      partials.endHead();
+      partials.endTuple();
     }
   }
 

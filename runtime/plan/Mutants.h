@@ -21,6 +21,8 @@ enum class PlanMutant : uint8_t {
   SharedKeysMissing, ///< they begin a key tile behind
   SharedRowLeftOut,  ///< a shared item ends a row early
   SharedNotSeen,     ///< keys are shared whatever the mask hides
+  SlotsOfTupleStay,  ///< heads that go together write the first one's partials
+  CutThroughOneHead, ///< of heads that go together, the later ones are cut elsewhere
   Count,
 };
 

@@ -160,7 +160,9 @@ Status Planner::State::checkLimits(const BatchShape &batch) {
 /// The tiles of a sequence that shares nothing, as a block; `cuts` are its rows.
 void Planner::State::addSequence(const SequenceShape &sequence, uint32_t index) {
   uint32_t row = firstRows[index];
-  RowBlock &block = blocks.emplace_back(RowBlock{.firstTile = uint32_t(tiles.size())});
+  const Variant &first = context.variants[cuts[0].variant];
+  RowBlock &block = blocks.emplace_back(
+      RowBlock{.firstTile = uint32_t(tiles.size()), .heads = first.heads, .units = first.units});
   for (const RowCut &cut : cuts) {
     RowTile &tile = tiles.emplace_back();
     tile.record = tile.sequence = index;
@@ -197,7 +199,11 @@ void Planner::State::addWhole(const SequenceShape &sequence, uint32_t index) {
   tile.endTile = end;
   tile.visibleTiles = end - begin;
   tile.cost = costOf(variant, tile);
-  blocks.push_back({.firstTile = at, .endTile = at + 1, .cost = tile.cost});
+  blocks.push_back({.firstTile = at,
+                    .endTile = at + 1,
+                    .heads = variant.heads,
+                    .units = variant.units,
+                    .cost = tile.cost});
 }
 
 CascadeRule Planner::State::cascadeRule() const {

@@ -49,15 +49,22 @@ int64_t countTiles(const ClosedBounds::Ranges &ranges, int64_t tileKeys) {
 
 } // namespace
 
-void cutRows(std::span<const Variant> variants, uint64_t rows, std::vector<RowCut> &cuts) {
+namespace {
+
+/// Cuts the rows into tiles of variants that take `heads` together; returns what they cost.
+double cutInto(std::span<const Variant> variants, uint32_t heads, uint64_t rows,
+               std::vector<RowCut> &cuts) {
+  double total = 0;
   while (rows > 0) {
-    uint32_t best = 0;
+    uint32_t best = uint32_t(variants.size());
     double bestCost = 0;
     for (uint32_t i = 0; i < variants.size(); ++i) {
+      if (variants[i].heads != heads)
+        continue;
       double cost = ceilDiv(rows, variants[i].tileRows) * costPerKey(variants[i]);
       // At equal cost the larger tile: fewer items, and K and V are read less
       // often.
-      bool better = i == 0 || cost < bestCost ||
+      bool better = best == variants.size() || cost < bestCost ||
                     (cost == bestCost && variants[i].tileRows > variants[best].tileRows);
       if (better) {
         best = i;
@@ -72,7 +79,33 @@ void cutRows(std::span<const Variant> variants, uint64_t rows, std::vector<RowCu
       cuts.push_back({best, tileRows});
     if (full == 0)
       cuts.push_back({best, static_cast<uint32_t>(rows)});
+    total += costPerKey(variants[best]) * static_cast<double>(std::max<uint64_t>(full, 1));
     rows = full == 0 ? 0 : rows % tileRows;
+  }
+  return total;
+}
+
+} // namespace
+
+void cutRows(std::span<const Variant> variants, uint64_t rows, std::vector<RowCut> &cuts) {
+  auto begin = static_cast<std::ptrdiff_t>(cuts.size());
+  uint32_t bestHeads = variants[0].heads;
+  double bestCost = cutInto(variants, bestHeads, rows, cuts);
+  for (size_t i = 1; i < variants.size(); ++i) {
+    uint32_t heads = variants[i].heads;
+    if (std::any_of(variants.begin(), variants.begin() + std::ptrdiff_t(i),
+                    [&](const Variant &known) { return known.heads == heads; }))
+      continue;
+    auto middle = static_cast<std::ptrdiff_t>(cuts.size());
+    double cost = cutInto(variants, heads, rows, cuts);
+    // At equal cost more heads: a token's keys lie next to each other.
+    if (cost < bestCost || (cost == bestCost && heads > bestHeads)) {
+      cuts.erase(cuts.begin() + begin, cuts.begin() + middle);
+      bestCost = cost;
+      bestHeads = heads;
+    } else {
+      cuts.resize(size_t(middle));
+    }
   }
 }
 

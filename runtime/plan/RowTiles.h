@@ -36,13 +36,18 @@ struct RowTile {
 };
 static_assert(sizeof(RowTile) == 56);
 
-/// Tiles that are laid out one after another for each KV head: those of a sequence, or of
-/// sequences that share keys.
+/// Tiles that are laid out one after another for each tuple of KV heads: those of a sequence, or
+/// of sequences that share keys. A tuple's heads stay together: each of its tiles is `heads` items
+/// in a row, with the same keys, in one worker's list.
 struct RowBlock {
   uint32_t firstTile = 0, endTile = 0;
   uint32_t columnRows = 0; ///< rows of a column of partials; 0: nothing is shared
+  uint32_t heads = 1;      ///< of a tuple: a multiple of Variant::heads of its tiles
+  uint32_t units = 0;      ///< tuples
   uint32_t reserved = 0;
   uint64_t cost = 0; ///< of one head
+
+  uint64_t tupleCost() const { return cost * heads; }
 };
 
 /// What the planner's steps share.
@@ -62,7 +67,8 @@ struct PlanContext {
 };
 
 /// Appends the variants that cover `rows` packed rows at least cost: (variant,
-/// rows).
+/// rows). All of them take the same number of heads together, so that a prompt's chunk, whose
+/// heads part workers better than its keys, is not tied together by the kernel of its last rows.
 struct RowCut {
   uint32_t variant, rows;
 };

@@ -31,6 +31,7 @@ nlohmann::ordered_json describe(const bundle::Program &program) {
     kernels.push_back({{"entry", kernel.entry},
                        {"tile_rows", kernel.tileRows},
                        {"tile_keys", kernel.tileKeys},
+                       {"item_heads", kernel.itemHeads},
                        {"scratch_bytes", kernel.scratchBytes}});
   nlohmann::ordered_json numbers = nlohmann::ordered_json::object();
   for (const bundle::Scalar &scalar : program.scalars)
@@ -65,9 +66,10 @@ void print(const nlohmann::ordered_json &facts, const std::string &reason) {
   if (!reason.empty())
     fmt::print("schedule: {}\n", reason);
   for (const auto &kernel : facts["kernels"])
-    fmt::print("  kernel {:<28} rows {:>4}  keys {:>4}  scratch {} bytes\n",
+    fmt::print("  kernel {:<28} rows {:>4}  keys {:>4}  heads {:>2}  scratch {} bytes\n",
                kernel["entry"].get<std::string>(), kernel["tile_rows"].dump(),
-               kernel["tile_keys"].dump(), kernel["scratch_bytes"].dump());
+               kernel["tile_keys"].dump(), kernel["item_heads"].dump(),
+               kernel["scratch_bytes"].dump());
   fmt::print("run-time numbers: {}\n", facts["run_time_numbers"].dump());
   if (!facts.contains("run"))
     return;

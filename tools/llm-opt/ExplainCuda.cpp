@@ -51,6 +51,7 @@ Json describe(const CudaBuild &build, size_t index, const runtime::CudaTarget &t
   if (attends)
     facts.update({{"tile_rows", kernel.tileRows},
                   {"tile_keys", kernel.tileKeys},
+                  {"item_heads", kernel.itemHeads},
                   {"slices", build.names[index].slices}});
   facts.update({{"block_threads", kernel.blockThreads}, {"shared_bytes", kernel.sharedBytes}});
   if (cubin) { // an architecture that NVRTC does not know gets PTX alone

@@ -4,6 +4,7 @@
 #include "runtime/plan/Planner.h"
 
 #include <algorithm>
+#include <numeric>
 
 namespace llmopt::runtime {
 
@@ -308,6 +309,9 @@ void Cascade::placeChild(Build &build, const Part &part) {
     place(build, {part.node, first, last, part.level + 1, ownFrom});
     if (part.level == 0) {
       block.endTile = uint32_t(build.tiles.size());
+      for (uint32_t t = block.firstTile; t < block.endTile; ++t)
+        block.heads = std::lcm(block.heads, context.variantOf(build.tiles[t]).heads);
+      block.units = context.facts.kvHeads / block.heads;
       build.blocks.push_back(block);
       build.blockRows += rows;
     }

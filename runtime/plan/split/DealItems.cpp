@@ -28,7 +28,7 @@ DealItems::DealItems(uint32_t workers, uint32_t attends, uint64_t pieces, uint64
 void DealItems::collect(const PlanContext &context, std::span<const RowBlock> blocks,
                         std::span<const RowTile> tiles, const SplitByRule &pieces) {
   lots.clear();
-  items = 0;
+  tuples = 0;
   for (const RowBlock &block : blocks) {
     uint32_t local = 0;
     size_t from = lots.size();
@@ -41,17 +41,18 @@ void DealItems::collect(const PlanContext &context, std::span<const RowBlock> bl
       uint64_t split =
           parts.size() > 1 || block.columnRows ? context.partialRow * tile.rowCount : 0;
       for (const Piece &part : parts)
-        lots.push_back({variant.itemCost + part.visibleTiles * variant.tileCost + split,
-                        items + local++, 0, variant.attend});
+        lots.push_back(
+            {(variant.itemCost + part.visibleTiles * variant.tileCost + split) * block.heads,
+             tuples + local++, 0, variant.attend, block.heads, block.units});
     }
     for (size_t i = from; i < lots.size(); ++i)
       lots[i].stride = local;
-    items += local * context.facts.kvHeads;
+    tuples += local * block.units;
   }
 }
 
 /// Walks lots of about the same size and what the workers have left side by side.
-void DealItems::fill(std::span<const Lot> some, uint32_t heads, uint64_t mean) {
+void DealItems::fill(std::span<const Lot> some, uint64_t mean) {
   auto roomOf = [&](size_t worker) { return mean > loads[worker] ? mean - loads[worker] : 0; };
   size_t worker = 0;
   uint64_t place = 0, room = roomOf(0);
@@ -59,17 +60,17 @@ void DealItems::fill(std::span<const Lot> some, uint32_t heads, uint64_t mean) {
     uint32_t *own = counts.data() + lot.attend * loads.size();
     uint16_t *to = workerOf.data() + lot.first;
     uint64_t cost = lot.cost, half = cost / 2;
-    for (uint32_t head = 0; head < heads;) {
+    for (uint32_t unit = 0; unit < lot.units;) {
       while (place + half > room && worker + 1 < loads.size())
         room += roomOf(++worker); // of none of this size yet
-      uint32_t first = head;
+      uint32_t first = unit;
       do {
         *to = uint16_t(worker);
         to += lot.stride;
         place += cost;
-      } while (++head < heads && (place + half <= room || worker + 1 == loads.size()));
-      loads[worker] += cost * (head - first);
-      own[worker] += head - first;
+      } while (++unit < lot.units && (place + half <= room || worker + 1 == loads.size()));
+      loads[worker] += cost * (unit - first);
+      own[worker] += lot.heads * (unit - first);
     }
   }
 }
@@ -79,13 +80,13 @@ std::span<const uint16_t> DealItems::deal(const PlanContext &context,
                                           std::span<const RowTile> tiles, const SplitByRule &pieces,
                                           uint32_t workers) {
   collect(context, blocks, tiles, pieces);
-  workerOf.resize(items);
+  workerOf.resize(tuples);
   std::fill(counts.begin(), counts.end(), 0);
   std::fill(sizeEnds.begin(), sizeEnds.end(), 0);
   uint64_t total = 0;
   for (const Lot &lot : lots) {
     ++sizeEnds[sizeOf(lot.cost) + 1];
-    total += lot.cost * context.facts.kvHeads;
+    total += lot.cost * lot.units;
   }
   std::partial_sum(sizeEnds.begin(), sizeEnds.end(), sizeEnds.begin());
   sorted.resize(lots.size());
@@ -95,7 +96,7 @@ std::span<const uint16_t> DealItems::deal(const PlanContext &context,
   uint64_t mean = total / workers + 1;
   for (uint32_t size = 0, begin = 0; size < kSizes; begin = sizeEnds[size++])
     if (sizeEnds[size] > begin)
-      fill(std::span(sorted).subspan(begin, sizeEnds[size] - begin), context.facts.kvHeads, mean);
+      fill(std::span(sorted).subspan(begin, sizeEnds[size] - begin), mean);
   return workerOf;
 }
 

@@ -1,4 +1,5 @@
-// Deals whole items to workers. No worker gets more than the mean load and its largest item.
+// Deals whole items to workers, and tuples of items, which stay together. No worker gets more than
+// the mean load and its largest one.
 //
 // The items go by size, the largest first, and each size fills up what the workers have left
 // to the mean, in natural order: neighbours stay together, and the small ones even out what
@@ -18,7 +19,8 @@ public:
   DealItems() = default;
   DealItems(uint32_t workers, uint32_t attends, uint64_t pieces, uint64_t items);
 
-  /// Worker of each item: block after block, head after head, tile after tile, part after part.
+  /// Worker of each tuple: block after block, tuple of heads after tuple, tile after tile, part
+  /// after part.
   std::span<const uint16_t> deal(const PlanContext &context, std::span<const RowBlock> blocks,
                                  std::span<const RowTile> tiles, const SplitByRule &pieces,
                                  uint32_t workers);
@@ -28,22 +30,23 @@ public:
   }
 
 private:
-  /// One part, for all heads: item `first + head * stride`.
+  /// One part, for all heads: tuples `first + unit * stride`.
   struct Lot {
-    uint64_t cost;
+    uint64_t cost; ///< of a tuple
     uint32_t first, stride, attend;
+    uint32_t heads, units; ///< as RowBlock
   };
   static constexpr uint32_t kSizes = 512;
 
   void collect(const PlanContext &context, std::span<const RowBlock> blocks,
                std::span<const RowTile> tiles, const SplitByRule &pieces);
-  void fill(std::span<const Lot> lots, uint32_t heads, uint64_t mean);
+  void fill(std::span<const Lot> lots, uint64_t mean);
 
   std::vector<Lot> lots, sorted;
   std::vector<uint32_t> sizeEnds, counts;
   std::vector<uint64_t> loads;
   std::vector<uint16_t> workerOf;
-  uint32_t items = 0;
+  uint32_t tuples = 0;
 };
 
 } // namespace llmopt::runtime

@@ -13,6 +13,13 @@ constexpr int kTries = 5;
 
 uint32_t tilesOf(const RowBlock &block) { return block.endTile - block.firstTile; }
 
+uint64_t mostVisible(std::span<const RowTile> tiles) {
+  uint32_t most = 0;
+  for (const RowTile &tile : tiles)
+    most = std::max(most, tile.visibleTiles);
+  return most;
+}
+
 /// One attempt, from left to right: each worker gets its share of what is left, and of what the
 /// cuts that are left will cost.
 class Cutter {
@@ -21,7 +28,7 @@ public:
   Cutter(const PlanContext &context, std::span<const RowBlock> blocks,
          std::span<const RowTile> tiles, const LoadRule &rule, uint64_t nearby, uint64_t perCut)
       : context(context), blocks(blocks), tiles(tiles), rule(rule), nearby(nearby), perCut(perCut),
-        heads(context.facts.kvHeads) {}
+        kvHeads(context.facts.kvHeads) {}
 
   SplitLoads run(uint64_t total, bool throughTiles, std::vector<LoadCut> &out) {
     out[0] = {};
@@ -49,11 +56,11 @@ public:
 private:
   /// Finds the tile at a position.
   void seek(uint64_t target) {
-    while (block < blocks.size() && target >= blockStart + blocks[block].cost * heads) {
-      blockStart += blocks[block].cost * heads;
-      blockPlace += tilesOf(blocks[block]) * heads;
+    while (block < blocks.size() && target >= blockStart + blocks[block].cost * kvHeads) {
+      blockStart += blocks[block].cost * kvHeads;
+      blockPlace += uint64_t{tilesOf(blocks[block])} * blocks[block].units;
       ++block;
-      head = headCosts = 0;
+      unit = unitCosts = 0;
     }
     place = {blockPlace, 0};
     base = blockStart;
@@ -62,33 +69,36 @@ private:
     if (block == blocks.size())
       return;
     const RowBlock &in = blocks[block];
-    // Few heads, and targets that rise: cheaper than a division.
-    for (before = std::max(target, blockStart + headCosts) - blockStart - headCosts;
-         before >= in.cost; before -= in.cost, headCosts += in.cost)
-      ++head;
+    heads = in.heads;
+    // Few tuples, and targets that rise: cheaper than a division.
+    for (before = std::max(target, blockStart + unitCosts) - blockStart - unitCosts;
+         before >= in.tupleCost(); before -= in.tupleCost(), unitCosts += in.tupleCost())
+      ++unit;
     const RowTile *first = tiles.data() + in.firstTile, *end = tiles.data() + in.endTile;
     tile = first;
     if (end - first > 1)
-      tile = std::upper_bound(first + 1, end, before,
-                              [](uint64_t at, const RowTile &t) { return at < t.before; }) -
-             1;
-    before -= tile->before;
-    place.place += head * tilesOf(in) + static_cast<uint64_t>(tile - first);
-    base += headCosts + tile->before;
+      tile =
+          std::upper_bound(first + 1, end, before,
+                           [&](uint64_t at, const RowTile &t) { return at < t.before * heads; }) -
+          1;
+    before -= tile->before * heads;
+    cost = tile->cost * heads;
+    place.place += unit * tilesOf(in) + static_cast<uint64_t>(tile - first);
+    base += unitCosts + tile->before * heads;
   }
 
   /// Cuts through the tile. False where a border is near, or where there is no room for partials.
   bool cutThrough() {
     const Variant &variant = context.variantOf(*tile);
-    if (tile->visibleTiles < 2 || before <= nearby || tile->cost - before <= nearby)
+    if (tile->visibleTiles < 2 || before <= nearby || cost - before <= nearby)
       return false;
-    uint64_t piece = context.partialRow * tile->rowCount, column = blocks[block].columnRows;
+    uint64_t piece = context.partialRow * tile->rowCount * heads, column = blocks[block].columnRows;
+    uint64_t tileCost = variant.tileCost * heads, itemCost = variant.itemCost * heads;
     bool again = last.place == place.place && last.keyTiles > 0;
     // Of the piece before the cut; one that begins at a cut, or shares a column, has it counted.
-    uint64_t fixed = variant.itemCost + (again || column ? 0 : piece);
-    uint64_t keyTiles =
-        before > fixed ? (before - fixed + variant.tileCost / 2) / variant.tileCost : 0;
-    if (keyTiles == 0 && 2 * before > fixed + variant.tileCost)
+    uint64_t fixed = itemCost + (again || column ? 0 : piece);
+    uint64_t keyTiles = before > fixed ? (before - fixed + tileCost / 2) / tileCost : 0;
+    if (keyTiles == 0 && 2 * before > fixed + tileCost)
       keyTiles = 1; // nearer than the border
     if (again && keyTiles <= last.keyTiles) {
       place = last; // the worker between the two cuts has nothing
@@ -96,25 +106,25 @@ private:
     }
     if (keyTiles == 0 || keyTiles >= tile->visibleTiles)
       return false;
-    uint64_t rows = column ? column : tile->rowCount * (again ? 1 : 2);
-    if (partialRows + rows > rule.partialRows || items == rule.moreItems) {
+    uint64_t rows = (column ? column : tile->rowCount * (again ? 1 : 2)) * heads;
+    if (partialRows + rows > rule.partialRows || items + heads > rule.moreItems) {
       ++loads.refused;
       return false;
     }
     partialRows += rows;
-    ++items;
+    items += heads;
     place.keyTiles = static_cast<uint32_t>(keyTiles);
-    base += variant.itemCost + keyTiles * variant.tileCost;
+    base += itemCost + keyTiles * tileCost;
     endsWith = again || column ? 0 : piece;
-    startsWith = variant.itemCost + piece;
+    startsWith = itemCost + piece;
     return true;
   }
 
   void moveToBorder() {
-    if (before * 2 <= tile->cost)
+    if (before * 2 <= cost)
       return;
     ++place.place;
-    base += tile->cost;
+    base += cost;
   }
 
   /// The worker before the cut has all from the last cut on.
@@ -130,14 +140,16 @@ private:
   std::span<const RowBlock> blocks;
   std::span<const RowTile> tiles;
   const LoadRule &rule;
-  uint64_t nearby, perCut, heads;
+  uint64_t nearby, perCut, kvHeads;
 
   // Where the walk is. Positions leave out what splits cost.
   size_t block = 0;
   uint64_t blockStart = 0, blockPlace = 0;
-  uint64_t head = 0, headCosts = 0; ///< of the block: passed, and what they cost
+  uint64_t heads = 1;               ///< of a tuple of the block
+  uint64_t unit = 0, unitCosts = 0; ///< tuples of the block: passed, and what they cost
   const RowTile *tile = nullptr;
-  uint64_t before = 0; ///< of the tile, left of the target
+  uint64_t cost = 0;   ///< of the tile, for all heads of a tuple
+  uint64_t before = 0; ///< of that, left of the target
   LoadCut place, last;
   uint64_t base = 0, lastBase = 0;
   /// What the split at the cut costs: left of it, right of it, and right of the last one.
@@ -150,15 +162,21 @@ private:
 
 SplitLoads SplitByLoad::cut(const PlanContext &context, std::span<const RowBlock> blocks,
                             std::span<const RowTile> tiles, const LoadRule &rule) {
-  uint64_t total = 0, tileCost = 0;
-  uint32_t mostTiles = 0;
+  uint64_t total = 0, tileCost = 0, mostTiles = 0;
+  uint32_t mostHeads = 1;
   for (const RowBlock &block : blocks)
     total += block.cost * context.facts.kvHeads;
-  for (const RowTile &tile : tiles)
-    mostTiles = std::max(mostTiles, tile.visibleTiles);
-  for (const Variant &variant : context.variants)
-    tileCost = std::max(tileCost, variant.tileCost + variant.itemCost +
-                                      context.partialRow * variant.tileRows);
+  for (const Variant &variant : context.variants) {
+    mostHeads = std::max(mostHeads, variant.heads);
+    tileCost = std::max(tileCost, variant.heads * (variant.tileCost + variant.itemCost +
+                                                   context.partialRow * variant.tileRows));
+  }
+  if (mostHeads == 1)
+    mostTiles = mostVisible(tiles);
+  else
+    for (const RowBlock &block : blocks)
+      mostTiles = std::max(mostTiles, mostVisible(tiles.subspan(block.firstTile, tilesOf(block))) *
+                                          block.heads);
   uint64_t mean = total / rule.workers + 1;
   bool throughTiles = rule.threads > 1 && mostTiles > kShortTiles;
   SplitLoads best{.longest = UINT64_MAX};

@@ -1,10 +1,11 @@
 // Splits of the Auto policy: where one worker's work ends and the next one's begins.
 //
-// All row tiles of all heads lie on a line, in natural order, each as long as it costs. The line
-// is cut into as many parts of equal length as there are workers. A cut that falls near a tile's
-// border moves there; else it goes through the tile at a whole key tile, and the tile becomes a
-// split. So a batch of any lengths is balanced with fewer splits than workers, and neighbours,
-// which read the same keys, stay together.
+// All row tiles of all heads lie on a line, in natural order, each as long as it costs. Heads that
+// a kernel takes together are one place, so a cut through it parts the keys of all of them. The
+// line is cut into as many parts of equal length as there are workers. A cut that falls near a
+// tile's border moves there; else it goes through the tile at a whole key tile, and the tile
+// becomes a split. So a batch of any lengths is balanced with fewer splits than workers, and
+// neighbours, which read the same keys, stay together.
 #pragma once
 
 #include "runtime/plan/RowTiles.h"
@@ -14,9 +15,10 @@
 
 namespace llmopt::runtime {
 
-/// A worker's first place on the line: a tile of a head, and key tiles of it that lie before.
+/// A worker's first place on the line: a tile of a tuple of heads, and key tiles of it that lie
+/// before.
 struct LoadCut {
-  uint64_t place = 0;    ///< tiles of heads before it on the line
+  uint64_t place = 0;    ///< tiles of tuples before it on the line
   uint32_t keyTiles = 0; ///< visible ones; 0: the tile's border
   auto operator<=>(const LoadCut &) const = default;
 };

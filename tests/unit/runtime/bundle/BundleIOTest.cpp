@@ -54,6 +54,7 @@ Program sample() {
   program.kernels = {{"attend", KernelKind::Attend, 0, 16, 64, 4096, 1.5},
                      {"merge", KernelKind::Merge, 0, 0, 0, 0, 1}};
   program.target = "cuda:sm_80";
+  program.kernels[0].itemHeads = 2;
   program.kernels[0].otherImages = {1, 2};
   program.kernels[0].blockThreads = 128;
   program.kernels[0].sharedBytes = 49152;
@@ -125,13 +126,13 @@ TEST(BundleIO, OtherAbiIsRefusedByName) {
 
 TEST(BundleIO, OtherFormatsAreRefusedByName) {
   std::vector<uint8_t> bytes = serialize(sample());
-  for (uint32_t version : {1u, 4u, 6u}) {
+  for (uint32_t version : {1u, 5u, 7u}) {
     std::memcpy(bytes.data() + kFormatAt, &version, sizeof(version));
     StatusOr<Program> read = deserialize(bytes);
     ASSERT_FALSE(read);
     EXPECT_EQ(read.status().code(), StatusCode::Unavailable);
     EXPECT_EQ(read.status().message(),
-              fmt::format("bundle has format version {}; this runtime reads version 5; compile "
+              fmt::format("bundle has format version {}; this runtime reads version 6; compile "
                           "the spec again",
                           version));
   }
@@ -237,6 +238,19 @@ TEST(BundleIO, FactsAreChecked) {
   expectInvalid([](Program &p) { p.facts.may.intervals[0].hi = {{BoundOp::Add}}; },
                 "may bounds: interval 0: bound program instruction 0 needs two operands; "
                 "the stack holds 0");
+}
+
+TEST(BundleIO, HeadsThatAKernelTakesTogetherAreChecked) {
+  for (uint32_t heads : {0u, 3u, 4u, ~0u})
+    expectInvalid([heads](Program &p) { p.kernels[0].itemHeads = heads; },
+                  fmt::format("kernel 0 ('attend') takes items of {} heads together; a divisor of "
+                              "the program's 2 key/value heads is allowed",
+                              heads));
+  for (uint32_t heads : {0u, 2u})
+    expectInvalid([heads](Program &p) { p.kernels[1].itemHeads = heads; },
+                  fmt::format("kernel 1 ('merge') takes items of {} heads together; it attends to "
+                              "nothing, so 1 is allowed",
+                              heads));
 }
 
 TEST(BundleIO, LaunchNumbersOfCudaKernelsAreChecked) {
