@@ -145,6 +145,7 @@ bundle::Kernel llmopt::kernelFacts(ModuleOp lowered, const bundle::AttentionFact
   if (Operation *function = lowered ? lowered.lookupSymbol(name.name) : nullptr)
     if (auto bytes = function->getAttrOfType<IntegerAttr>(tile::kScratchAttr))
       kernel.scratchBytes = bytes.getInt();
+  kernel.itemHeads = uint32_t(name.heads);
   if (name.kind == bundle::KernelKind::Attend)
     kernel.costPerTile = tileCost(schedule, name.rows, facts.dQk, facts.dV);
   return kernel;

@@ -42,14 +42,18 @@ struct RowPairMma {
   }
   Value row(Value r) { return memref::LoadOp::create(emit, table, ValueRange{r}); }
 
-  /// Asks for 32 elements of a row of B in the first cache.
-  void bringNear(Value pointer, Value column) {
+  /// Asks for `lines` times 32 elements of a row of B in the first cache.
+  void bringNear(Value pointer, Value column, int64_t lines) {
     Type i64 = emit.getI64Type(), pointerType = LLVM::LLVMPointerType::get(emit.getContext());
     Value at = LLVM::IntToPtrOp::create(emit, pointerType, pointer);
     Value index = arith::IndexCastOp::create(emit, i64, column);
     at = LLVM::GEPOp::create(emit, pointerType, emit.getI16Type(), at,
                              ArrayRef<LLVM::GEPArg>{index});
-    LLVM::Prefetch::create(emit, at, /*rw=*/0, /*hint=*/3, /*cache=*/1);
+    for (int64_t line = 0; line < lines; ++line) {
+      Value place = LLVM::GEPOp::create(emit, pointerType, emit.getI16Type(), at,
+                                        ArrayRef<LLVM::GEPArg>{int32_t(line * kPairs)});
+      LLVM::Prefetch::create(emit, place, /*rw=*/0, /*hint=*/3, /*cache=*/1);
+    }
   }
 
   int64_t own = mma.m / mma.slices; ///< rows of A that meet the same part of B
@@ -132,12 +136,14 @@ struct RowPairMma {
           slice = arith::RemUIOp::create(emit, place, emit.idx(mma.slices)),
           part = arith::RemUIOp::create(emit, call, emit.idx(calls));
     Value first = emit.add(emit.mul(slice, emit.idx(mma.k)), emit.mul(block, emit.idx(depth)));
-    for (int64_t i = 0; i < lines; ++i) {
-      Value line = emit.add(emit.mul(part, emit.idx(lines)), i),
-            r = arith::DivUIOp::create(emit, line, emit.idx(chunks)),
-            chunk = arith::RemUIOp::create(emit, line, emit.idx(chunks));
-      bringNear(row(emit.add(first, r)), emit.mul(chunk, emit.idx(kPairs)));
-    }
+    // A part of a row, or some; a part may end in the row beside, which does no harm.
+    Value line = emit.mul(part, emit.idx(lines)),
+          r = emit.add(first, arith::DivUIOp::create(emit, line, emit.idx(chunks))),
+          chunk = lines < chunks ? arith::RemUIOp::create(emit, line, emit.idx(chunks)).getResult()
+                                 : emit.idx(0);
+    for (int64_t i = 0; i < lines; i += chunks)
+      bringNear(row(emit.add(r, i / chunks)), emit.mul(chunk, emit.idx(kPairs)),
+                std::min(lines, chunks));
   }
 
   /// Adds to all rows of a slice of C, in `chunks` * 32 columns from `at` on, `depth` rows of its
