@@ -70,6 +70,7 @@ private:
   mlir::LogicalResult print(tile::CopyAsyncOp copy);
   mlir::LogicalResult printByTurn(tile::CopyAsyncOp first);
   mlir::FailureOr<Expression> rowOfTurn(mlir::Value rows, const Expression &turn,
+  void endGroup(tile::CopyAsyncOp copy);
                                         llvm::SmallVectorImpl<mlir::Value> &made);
   mlir::FailureOr<Expression> yieldOfTurn(tile::MapOp map, const Expression &turn,
                                           llvm::SmallVectorImpl<mlir::Value> &made);
