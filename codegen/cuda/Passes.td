@@ -71,7 +71,11 @@ def TileGpuPipeline : Pass<"tile-gpu-pipeline", "::mlir::func::FuncOp"> {
       scf.yield %y, %t1
     ```
   }];
-  let options = [Option<"stages", "stages", "int64_t", "2", "tiles of a loop in shared memory at a time">];
+  let options = [
+    Option<"stages", "stages", "int64_t", "2", "tiles of a loop in shared memory at a time">,
+    Option<"readsAhead", "reads-ahead", "bool", "false",
+           "read what addresses follow from, such as pages, a turn before their copies">,
+  ];
   let dependentDialects = ["::llmopt::tile::TileDialect", "::mlir::arith::ArithDialect",
                            "::mlir::ub::UBDialect"];
 }

@@ -40,6 +40,7 @@ private:
   mlir::LogicalResult print(mlir::scf::WhileOp loop);
   mlir::LogicalResult print(mlir::scf::IfOp branch);
   bool changesInPlace(mlir::scf::IfOp branch, unsigned result);
+  void changeInPlace(mlir::scf::ForOp loop);
   bool skipsTurn(mlir::scf::IfOp branch);
   /// Variables that `targets` get, from `sources`, at `at`.
   void carry(mlir::ValueRange targets, mlir::ValueRange sources, mlir::Operation *at);
