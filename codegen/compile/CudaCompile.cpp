@@ -136,9 +136,13 @@ FailureOr<cuda::KernelText> llmopt::cudaText(ModuleOp module, const KernelName &
   // Two blocks hide each other's waits. Said of every kernel, since without it the assembler
   // aims at more blocks, and spills registers for them.
   auto shared = function->getAttrOfType<IntegerAttr>(tile::kSharedBytesAttr);
-  bool two = !shared || 2 * (shared.getInt() + runtime::kReservedSharedBytes) <=
-                            options.cudaNumbers.sharedBytesPerSm;
-  function->setAttr(cuda::kBlocksAttr, OpBuilder(function).getI64IntegerAttr(two ? 2 : 1));
+  std::optional<size_t> index = indexOf(kernel, schedule);
+  uint64_t blocks = index ? schedule.blocks[*index] : 2;
+  while (blocks > 1 && shared &&
+         blocks * (shared.getInt() + runtime::kReservedSharedBytes) >
+             options.cudaNumbers.sharedBytesPerSm)
+    --blocks; // the schedule has estimated it
+  function->setAttr(cuda::kBlocksAttr, OpBuilder(function).getI64IntegerAttr(blocks));
   constexpr size_t kKeyDigits = 8;
   function.setName(kernel.name + "_" + program.key.substr(0, kKeyDigits));
   return cuda::emitKernel(function, headOf(function, kernel, schedule, shape, options, program.ir));
@@ -146,6 +150,16 @@ FailureOr<cuda::KernelText> llmopt::cudaText(ModuleOp module, const KernelName &
 
 llvm::Error llmopt::addCudaKernels(llvm::MutableArrayRef<CudaBuild> builds,
                                    const CompileOptions &options) {
+/// The kernel's place among the schedule's attend kernels; none if it is no such, or its rows were
+/// wished for.
+static std::optional<size_t> indexOf(const KernelName &kernel, const Schedule &schedule) {
+  auto found = llvm::find(schedule.rows, kernel.rows);
+  if (kernel.kind != bundle::KernelKind::Attend || found == schedule.rows.end() ||
+      schedule.blocks.size() != schedule.rows.size())
+    return std::nullopt;
+  return found - schedule.rows.begin();
+}
+
   auto nvrtc = cuda::Nvrtc::load();
   if (!nvrtc)
     return llvm::createStringError(nvrtc.status().message());
@@ -159,6 +173,8 @@ llvm::Error llmopt::addCudaKernels(llvm::MutableArrayRef<CudaBuild> builds,
       places.push_back({&build, i});
   // What takes longest first, so that no thread begins it when the others are done.
   llvm::sort(places, [](const Place &a, const Place &b) {
+  if (std::optional<size_t> index = indexOf(kernel, schedule))
+    shape.readsAhead = schedule.readsAhead[*index];
     auto rank = [](const Place &place) {
       return std::tuple(-place.build->texts[place.kernel].implied.products, place.build,
                         place.kernel);
