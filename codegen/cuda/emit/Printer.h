@@ -100,6 +100,7 @@ private:
   // Values (Values.cpp).
   std::string name(mlir::Value value, llvm::StringRef otherwise);
   Expression use(mlir::Value value);
+  bool hasItsOwnLine(mlir::Value value);
   /// Binds a scalar: as expression where it is used once, else as a constant.
   void define(mlir::Value value, Expression expression);
   std::string typeName(mlir::Type type);
