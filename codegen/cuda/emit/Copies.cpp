@@ -14,6 +14,14 @@ using namespace llmopt;
 using namespace llmopt::cuda;
 using tile::Layout;
 
+/// Whether rows are made of what lanes give to each other.
+static bool hasLanesRows(Value rows) {
+  if (auto convert = rows.getDefiningOp<tile::ConvertOp>())
+    return isFromLanes(convert);
+  auto map = rows.getDefiningOp<tile::MapOp>();
+  return map && llvm::any_of(map.getInputs(), hasLanesRows);
+}
+
 /// What a copy begins with: its tile in shared memory and its memory; what follows the rows.
 Printer::CopyText Printer::textOf(tile::CopyAsyncOp copy) {
   auto buffer = cast<MemRefType>(copy.getBuffer().getType());
@@ -82,7 +90,9 @@ LogicalResult Printer::printByTurn(tile::CopyAsyncOp first) {
     w.open("if (" + use(first.getCondition()).text + ")");
   w.line("#pragma unroll 1");
   w.open("for (int i = 0; i < " + Twine(layout.registerCount()) + "; ++i)");
-  std::string row = rowOf(layout, {"i"});
+  std::string row = rowOf(layout, {"i"}).text;
+  if (llvm::any_of(copies, [](tile::CopyAsyncOp copy) { return hasLanesRows(copy.getRows()); }))
+    w.comment("Of the lanes that share a row, lane i knows where the thread's row i lies.");
   SmallVector<Value> made;
   for (tile::CopyAsyncOp copy : copies) {
     auto buffer = cast<MemRefType>(copy.getBuffer().getType());

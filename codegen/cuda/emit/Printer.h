@@ -70,8 +70,8 @@ private:
   // Copies into shared memory (Copies.cpp).
   mlir::LogicalResult print(tile::CopyAsyncOp copy);
   mlir::LogicalResult printByTurn(tile::CopyAsyncOp first);
-  mlir::FailureOr<Expression> rowOfTurn(mlir::Value rows, const Expression &turn,
   void endGroup(tile::CopyAsyncOp copy);
+  mlir::FailureOr<Expression> rowOfTurn(mlir::Value rows, const Expression &turn,
                                         llvm::SmallVectorImpl<mlir::Value> &made);
   mlir::FailureOr<Expression> yieldOfTurn(tile::MapOp map, const Expression &turn,
                                           llvm::SmallVectorImpl<mlir::Value> &made);
@@ -124,13 +124,13 @@ private:
   /// Condition under which the element lies in a tile of this shape; empty if always.
   std::string inside(mlir::RankedTensorType type, const tile::Layout &layout,
                      const Expression &index);
-  std::string rowOf(const tile::Layout &layout, const Expression &index);
+  Expression rowOf(const tile::Layout &layout, const Expression &index);
   /// The shared-memory address of a register's element in a tile called `tile`. With `slice`
   /// rows in a slice, of the row within its slice; `first` rows further on.
   std::string elementAt(const std::string &element, const std::string &tile,
                         const tile::Layout &layout, const Expression &index, int64_t slice = 0,
                         const Expression &first = number(0));
-  std::string columnOf(const tile::Layout &layout, const Expression &index);
+  Expression columnOf(const tile::Layout &layout, const Expression &index);
   /// The part of a coordinate that the thread decides, as a constant of the kernel.
   Expression threadPart(const tile::Layout &layout, tile::LayoutDim dim);
   tile::Layout layoutOf(mlir::Value tile);

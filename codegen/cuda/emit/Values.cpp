@@ -322,16 +322,14 @@ std::string Printer::elementAt(const std::string &element, const std::string &ti
   return text + ")";
 }
 
-std::string Printer::rowOf(const Layout &layout, const Expression &index) {
+Expression Printer::rowOf(const Layout &layout, const Expression &index) {
   return sum(threadPart(layout, LayoutDim::Row),
-             coordinate(layout.registers, LayoutDim::Row, index))
-      .text;
+             coordinate(layout.registers, LayoutDim::Row, index));
 }
 
-std::string Printer::columnOf(const Layout &layout, const Expression &index) {
+Expression Printer::columnOf(const Layout &layout, const Expression &index) {
   return sum(threadPart(layout, LayoutDim::Column),
-             coordinate(layout.registers, LayoutDim::Column, index))
-      .text;
+             coordinate(layout.registers, LayoutDim::Column, index));
 }
 
 std::string Printer::warpRow(const Layout &layout) {
@@ -342,9 +340,9 @@ std::string Printer::inside(RankedTensorType type, const Layout &layout, const E
   auto [rows, columns] = layout.cover();
   std::string text;
   if (rows > type.getDimSize(0))
-    text = rowOf(layout, index) + " < " + std::to_string(type.getDimSize(0));
+    text = rowOf(layout, index).text + " < " + std::to_string(type.getDimSize(0));
   if (columns > type.getDimSize(1))
-    text += (text.empty() ? "" : " && ") + columnOf(layout, index) + " < " +
+    text += (text.empty() ? "" : " && ") + columnOf(layout, index).text + " < " +
             std::to_string(type.getDimSize(1));
   return text;
 }
