@@ -144,8 +144,12 @@ llvm::Expected<std::string> cudaStageText(func::FuncOp spec, Stage stage,
     llvm::Expected<CudaBuild> build = buildCudaText(spec, options);
     if (!build)
       return build.takeError();
-    for (const cuda::KernelText &text : build->texts)
-      all += text.text + "\n";
+    // Each needs nothing else, and two together do not compile: they define the same functions.
+    for (auto [i, text] : llvm::enumerate(build->texts))
+      all +=
+          ("// ==== Translation unit " + llvm::Twine(i + 1) + " of " +
+           llvm::Twine(build->texts.size()) + ": " + text.entry + ".cu ====\n" + text.text + "\n")
+              .str();
     return all;
   }
   CompileOptions ptxOnly = options;

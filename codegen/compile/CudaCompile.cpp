@@ -16,20 +16,52 @@ using namespace llmopt;
 
 namespace {
 
+const char *nameOf(bundle::ElementType type) {
+  switch (type) {
+  case bundle::ElementType::F32:
+    return "f32";
+  case bundle::ElementType::F16:
+    return "f16";
+  case bundle::ElementType::BF16:
+    return "bf16";
+  default:
+    return "integers";
+  }
+}
+
+/// "Heads: ..." of an attention: what its arrays hold.
+std::string headsOf(const bundle::Program &program) {
+  const bundle::AttentionFacts &facts = program.facts;
+  if (!facts.kvHeads)
+    return "";
+  std::string types;
+  for (const bundle::Buffer &buffer : program.buffers) {
+    if (buffer.role == bundle::BufferRole::Query)
+      types += std::string(", Q of ") + nameOf(buffer.type);
+    if (buffer.role == bundle::BufferRole::Key || buffer.role == bundle::BufferRole::KeyPool)
+      types += std::string(", K and V of ") + nameOf(buffer.type);
+  }
+  return "// Heads: " + std::to_string(facts.queryHeads) + " of queries, " +
+         std::to_string(facts.kvHeads) + " of keys and values; " + std::to_string(facts.dQk) +
+         " elements a query and key, " + std::to_string(facts.dV) + " a value" + types + ".\n";
+}
+
 /// The head of a kernel's text.
 std::string headOf(func::FuncOp function, const KernelName &kernel, const Schedule &schedule,
-                   const cuda::BlockShape &shape, const CompileOptions &options, StringRef spec) {
+                   const cuda::BlockShape &shape, const CompileOptions &options,
+                   const bundle::Program &program) {
   auto number = [&](StringRef name) {
     auto attr = function->getAttrOfType<IntegerAttr>(name);
     return std::to_string(attr ? attr.getInt() : 0);
   };
+  int64_t blocks = function->getAttrOfType<IntegerAttr>(cuda::kBlocksAttr).getInt();
   std::string head =
       "// " + function.getName().str() + ", for " + options.cudaArch + ".\n//\n// Made from\n";
   SmallVector<StringRef> lines;
-  spec.rtrim().split(lines, '\n');
+  StringRef(program.ir).rtrim().split(lines, '\n');
   for (StringRef line : lines)
     head += ("//   " + line + "\n").str();
-  head += "//\n";
+  head += "//\n" + headsOf(program);
   if (kernel.kind == bundle::KernelKind::Attend) {
     head += "// Tile: " + std::to_string(kernel.rows) +
             " packed rows (query, head of the group) x " + std::to_string(kernel.keys) + " keys";
@@ -38,12 +70,17 @@ std::string headOf(func::FuncOp function, const KernelName &kernel, const Schedu
               " slices with a softmax state each, folded at the end of an item";
     head += ".\n";
   }
-  head += "// Block: " + std::to_string(shape.warps) + " warps, " + number(tile::kSharedBytesAttr) +
-          " bytes of shared memory";
+  head += "// Block: " + std::to_string(shape.warps) + (shape.warps == 1 ? " warp, " : " warps, ") +
+          number(tile::kSharedBytesAttr) + " bytes of shared memory";
   if (kernel.kind == bundle::KernelKind::Attend)
     head += shape.stages > 1 ? ", room for " + std::to_string(shape.stages) +
                                    " tiles of keys: one is computed while others are copied"
                              : ", room for one tile of keys";
+  head += ".\n// Registers: at most " +
+          std::to_string(runtime::registerBudget(options.cudaNumbers, 32 * uint32_t(shape.warps),
+                                                 uint32_t(blocks))) +
+          " a thread, so that a multiprocessor holds " + std::to_string(blocks) +
+          (blocks == 1 ? " block" : " blocks") + " at a time";
   head += ".\n// A worker is a block of a grid that stays: the plan, made by the host from the "
           "lengths,\n"
           "// gives worker w the items [item_offsets[w], item_offsets[w + 1]).\n";
@@ -109,6 +146,16 @@ std::string specComments(const cuda::KernelText &text) {
 
 } // namespace
 
+/// The kernel's place among the schedule's attend kernels; none if it is no such, or its rows were
+/// wished for.
+static std::optional<size_t> indexOf(const KernelName &kernel, const Schedule &schedule) {
+  auto found = llvm::find(schedule.rows, kernel.rows);
+  if (kernel.kind != bundle::KernelKind::Attend || found == schedule.rows.end() ||
+      schedule.blocks.size() != schedule.rows.size())
+    return std::nullopt;
+  return found - schedule.rows.begin();
+}
+
 cuda::BlockShape llmopt::blockShapeFor(const KernelName &kernel, const Schedule &schedule,
                                        const runtime::CudaTarget &target) {
   cuda::BlockShape shape;
@@ -122,6 +169,8 @@ cuda::BlockShape llmopt::blockShapeFor(const KernelName &kernel, const Schedule 
   int64_t steps = kernel.rows * kernel.slices / 16;
   if (kernel.kind == bundle::KernelKind::Attend && kernel.slices > 1 && steps < shape.warps)
     shape.warps = steps;
+  if (std::optional<size_t> index = indexOf(kernel, schedule))
+    shape.readsAhead = schedule.readsAhead[*index];
   return shape;
 }
 
@@ -136,12 +185,16 @@ FailureOr<cuda::KernelText> llmopt::cudaText(ModuleOp module, const KernelName &
   // Two blocks hide each other's waits. Said of every kernel, since without it the assembler
   // aims at more blocks, and spills registers for them.
   auto shared = function->getAttrOfType<IntegerAttr>(tile::kSharedBytesAttr);
-  bool two = !shared || 2 * (shared.getInt() + runtime::kReservedSharedBytes) <=
-                            options.cudaNumbers.sharedBytesPerSm;
-  function->setAttr(cuda::kBlocksAttr, OpBuilder(function).getI64IntegerAttr(two ? 2 : 1));
+  std::optional<size_t> index = indexOf(kernel, schedule);
+  uint64_t blocks = index ? schedule.blocks[*index] : 2;
+  while (blocks > 1 && shared &&
+         blocks * (shared.getInt() + runtime::kReservedSharedBytes) >
+             options.cudaNumbers.sharedBytesPerSm)
+    --blocks; // the schedule has estimated it
+  function->setAttr(cuda::kBlocksAttr, OpBuilder(function).getI64IntegerAttr(blocks));
   constexpr size_t kKeyDigits = 8;
   function.setName(kernel.name + "_" + program.key.substr(0, kKeyDigits));
-  return cuda::emitKernel(function, headOf(function, kernel, schedule, shape, options, program.ir));
+  return cuda::emitKernel(function, headOf(function, kernel, schedule, shape, options, program));
 }
 
 llvm::Error llmopt::addCudaKernels(llvm::MutableArrayRef<CudaBuild> builds,

@@ -32,6 +32,8 @@ std::string llmopt::kernelKey(StringRef ir, const Schedule &schedule, const Comp
     addAll(schedule.slices);
     addAll(schedule.heads);
     addAll({schedule.warps, schedule.stages});
+    addAll(schedule.blocks);
+    addAll(std::vector<int64_t>(schedule.readsAhead.begin(), schedule.readsAhead.end()));
     add(cudaKeyText(options));
   }
   const cpu::CpuTargetOptions &target = options.cpu;

@@ -21,6 +21,7 @@ struct BlockShape {
   int64_t warps = 4;
   int64_t stages = 2;              ///< tiles of a loop in shared memory at a time
   int64_t sharedBudget = 99 << 10; ///< bytes of shared memory of a block
+  bool readsAhead = false;         ///< what copies' addresses are read from, a turn before them
 };
 
 /// All passes from a tile program to what the printer prints.

@@ -71,7 +71,11 @@ def TileGpuPipeline : Pass<"tile-gpu-pipeline", "::mlir::func::FuncOp"> {
       scf.yield %y, %t1
     ```
   }];
-  let options = [Option<"stages", "stages", "int64_t", "2", "tiles of a loop in shared memory at a time">];
+  let options = [
+    Option<"stages", "stages", "int64_t", "2", "tiles of a loop in shared memory at a time">,
+    Option<"readsAhead", "reads-ahead", "bool", "false",
+           "read what addresses follow from, such as pages, a turn before their copies">,
+  ];
   let dependentDialects = ["::llmopt::tile::TileDialect", "::mlir::arith::ArithDialect",
                            "::mlir::ub::UBDialect"];
 }
@@ -97,8 +101,9 @@ def TileGpuSync : Pass<"tile-gpu-sync", "::mlir::func::FuncOp"> {
     conflicts with one of them (other threads may still be at it), and after the wait of a
     `tile.get`. Loops are walked until nothing changes; slots `i` and `i ahead 1` of one
     buffer are different places, and moving on to the next iteration renames them. The same
-    walk counts, for each token, the copies begun after it: that many may be pending when
-    its `tile.get` goes on.
+    walk counts, for each token, the groups of copies begun after it: that many may be pending when
+    its `tile.get` goes on. Neighbouring copies that gets in a row wait for are one group
+    (`tile.joins_next`), and such gets wait once, before the first of them.
 
     `memref.store` of a scalar is done by one thread; neighbours are in one branch.
   }];

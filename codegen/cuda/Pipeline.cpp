@@ -24,7 +24,7 @@ void buildTileToGpuPipeline(OpPassManager &manager, const BlockShape &shape) {
   function.addPass(createTileGpuAssignLayouts({shape.warps}));
   function.addPass(createCSEPass());
   function.addPass(createTileGpuStage());
-  function.addPass(createTileGpuPipeline({shape.stages}));
+  function.addPass(createTileGpuPipeline({shape.stages, shape.readsAhead}));
   function.addPass(createTileGpuAllocate({shape.sharedBudget}));
   function.addPass(createTileGpuSync());
 }
@@ -36,6 +36,9 @@ struct TileToGpuOptions : PassPipelineOptions<TileToGpuOptions> {
                          llvm::cl::init(2)};
   Option<int64_t> budget{*this, "budget", llvm::cl::desc("bytes of shared memory of a block"),
                          llvm::cl::init(99 << 10)};
+  Option<bool> readsAhead{*this, "reads-ahead",
+                          llvm::cl::desc("read what addresses follow from a turn before copies"),
+                          llvm::cl::init(false)};
 };
 } // namespace
 
@@ -44,7 +47,8 @@ void registerCudaPasses() {
   PassPipelineRegistration<TileToGpuOptions>(
       "tile-to-gpu", "lower a tile program to what the CUDA printer prints",
       [](OpPassManager &manager, const TileToGpuOptions &options) {
-        buildTileToGpuPipeline(manager, {options.warps, options.stages, options.budget});
+        buildTileToGpuPipeline(manager,
+                               {options.warps, options.stages, options.budget, options.readsAhead});
       });
 }
 

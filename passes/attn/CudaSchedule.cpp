@@ -23,6 +23,21 @@ int64_t roundUp(int64_t value, int64_t multiple) {
   return (value + multiple - 1) / multiple * multiple;
 }
 
+/// Blocks that a multiprocessor should hold: two hide each other's waits, and more would leave a
+/// thread too few registers for fragments.
+constexpr int64_t kWantedBlocks = 2;
+
+/// What a load takes on its way at full load, in seconds: with bandwidth, how many bytes must be on
+/// their way.
+constexpr double kLatency = 1e-6;
+
+/// More tiles on their way than this are waited for elsewhere.
+constexpr int64_t kMostStages = 4;
+
+/// A thread's registers beside fragments: addresses, positions, loop counters; from the assembler's
+/// figures for heads of 64 to 128 elements (docs/results/cuda.md), rounded up.
+constexpr int64_t kOtherRegisters = 84, kMostRegisters = 255;
+
 struct Sizes {
   int64_t keys, stages;
 };
@@ -41,6 +56,64 @@ int64_t sharedBytes(const ScheduleRequest &request, int64_t rows, int64_t slices
   int64_t weights = tensor ? 0 : roundUp(rows, 16) * roundUp(sizes.keys, 16) * 4;
   return std::max(keyTiles + queries + weights, folded);
 }
+
+/// Registers of a thread, whose warp has 16 rows: accumulators, scores, their weights as 16-bit
+/// pairs, queries.
+int64_t registers(const ScheduleRequest &request, int64_t slices, int64_t keys) {
+  if (request.elementBytes != 2)
+    return kMostRegisters;
+  int64_t own = keys / slices;
+  int64_t fragments =
+      roundUp(request.dV, 16) / 2 + own / 2 + own / 4 + roundUp(request.dQk, 16) / 4;
+  return std::min(kMostRegisters, fragments + kOtherRegisters);
+}
+
+/// Bytes of K and V that a multiprocessor must have on their way to be busy with memory alone.
+double wantedBytes(const runtime::CudaTarget &target) {
+  return target.bandwidth / double(std::max(1u, target.sms)) * kLatency;
+}
+
+/// One of a schedule's kernels, and how many of its blocks a multiprocessor holds.
+class Fit {
+public:
+  Fit(const ScheduleRequest &request, const runtime::CudaTarget &target, const Schedule &schedule)
+      : request(request), target(target), schedule(schedule) {}
+
+  int64_t bytes(size_t kernel, Sizes sizes) const {
+    return sharedBytes(request, schedule.rows[kernel], schedule.slices[kernel], sizes);
+  }
+  int64_t mostBytes(Sizes sizes) const {
+    int64_t most = 0;
+    for (size_t i = 0; i < schedule.rows.size(); ++i)
+      most = std::max(most, bytes(i, sizes));
+    return most;
+  }
+  runtime::Residency resident(size_t kernel, Sizes sizes) const {
+    return runtime::residentBlocks(
+        target, {uint32_t(32 * schedule.warps),
+                 uint32_t(registers(request, schedule.slices[kernel], sizes.keys)),
+                 uint64_t(bytes(kernel, sizes))});
+  }
+  /// Blocks of the kernel that fits worst; 0 where one block has not enough shared memory.
+  int64_t blocks(Sizes sizes) const {
+    if (mostBytes(sizes) > int64_t(target.sharedBytesPerBlock))
+      return 0;
+    int64_t least = kWantedBlocks;
+    for (size_t i = 0; i < schedule.rows.size(); ++i)
+      least = std::min(least, int64_t(resident(i, sizes).blocks));
+    return least;
+  }
+  /// Bytes of K and V on their way to a multiprocessor while one tile of each block is computed.
+  int64_t underWay(Sizes sizes) const {
+    return blocks(sizes) * (sizes.stages - 1) * sizes.keys * (request.dQk + request.dV) *
+           request.elementBytes;
+  }
+
+private:
+  const ScheduleRequest &request;
+  const runtime::CudaTarget &target;
+  const Schedule &schedule;
+};
 
 } // namespace
 
@@ -84,38 +157,64 @@ Schedule llmopt::chooseCudaSchedule(const ScheduleRequest &request,
     schedule.endRows = kWarps * (kLanes / lanes);
   }
 
-  // The most keys and stages that fit, keys first down to what slices allow.
-  int64_t budget = target.sharedBytesPerBlock;
+  // Tiles of keys (docs/design/cuda-kernels.md): the most keys for which copies run ahead and two
+  // blocks are resident; else for which copies run ahead; else what fits.
+  Fit fit(request, target, schedule);
   const Sizes choices[] = {{64, 2}, {32, 2}, {32, 1}, {16, 1}};
   Sizes chosen = choices[3];
-  auto need = [&](Sizes sizes) {
-    int64_t most = 0;
-    for (size_t i = 0; i < schedule.rows.size(); ++i)
-      most = std::max(most, sharedBytes(request, schedule.rows[i], schedule.slices[i], sizes));
-    return most;
+  auto choose = [&](int64_t blocks, int64_t stages) {
+    for (Sizes sizes : choices) {
+      // A thread's accumulators take dV / 2 registers and its scores keys / 2, of 255.
+      if (sizes.stages < stages || (tensor && request.dV > kWideHead && sizes.keys > 32))
+        continue;
+      if (request.keys > 0)
+        sizes.keys = request.keys;
+      if (fit.blocks(sizes) < blocks)
+        continue;
+      chosen = sizes;
+      return true;
+    }
+    return false;
   };
-  for (Sizes sizes : choices) {
-    // A thread's accumulators take dV / 2 registers and its scores keys / 2, of 255.
-    if (tensor && request.dV > kWideHead && sizes.keys > 32)
-      continue;
-    chosen = sizes;
-    if (request.keys > 0)
-      chosen.keys = request.keys;
-    if (need(chosen) <= budget)
-      break;
-  }
+  if (!choose(kWantedBlocks, 2) && !choose(1, 2) && !choose(1, 1) && request.keys > 0)
+    chosen.keys = request.keys;
+  // As many stages more as keep memory busy and cost no block.
+  while (chosen.stages > 1 && chosen.stages < kMostStages &&
+         double(fit.underWay(chosen)) < wantedBytes(target) &&
+         fit.blocks({chosen.keys, chosen.stages + 1}) == fit.blocks(chosen))
+    ++chosen.stages;
   schedule.keys = chosen.keys;
   schedule.stages = chosen.stages;
   for (int64_t &slices : schedule.slices) // a slice has whole steps of 16 keys
     while (slices > 1 && (schedule.keys % slices || schedule.keys / slices % kStepRows))
       slices /= 2;
+  // Registers are estimated by tiles that are folded already.
+  int64_t least = kWantedBlocks;
+  for (size_t i = 0; i < schedule.rows.size(); ++i) {
+    schedule.blocks.push_back(
+        std::clamp<int64_t>(fit.resident(i, chosen).blocks, 1, kWantedBlocks));
+    schedule.readsAhead.push_back(schedule.slices[i] > 1);
+    least = std::min(least, schedule.blocks.back());
+  }
+  schedule.workers = least * int64_t(target.sms);
+  auto text = [](int64_t value) { return std::to_string(value); };
   schedule.reason = "rows";
   for (size_t i = 0; i < schedule.rows.size(); ++i)
-    schedule.reason += (i ? " and " : " ") + std::to_string(schedule.rows[i]) + " (" +
-                       std::to_string(schedule.slices[i]) + " slices of keys)";
-  schedule.reason += ", keys " + std::to_string(schedule.keys) + ", " +
-                     std::to_string(schedule.stages) + " stages: about " +
-                     std::to_string(need(chosen)) + " of " + std::to_string(budget) +
-                     " bytes of shared memory, " + std::to_string(kWarps) + " warps";
+    schedule.reason += (i ? " and " : " ") + text(schedule.rows[i]) + " (" +
+                       text(schedule.slices[i]) + " slices of keys)";
+  schedule.reason += ", keys " + text(schedule.keys) + ", " + text(schedule.stages) +
+                     " stages: about " + text(fit.mostBytes(chosen)) + " of " +
+                     text(int64_t(target.sharedBytesPerBlock)) + " bytes of shared memory, " +
+                     text(kWarps) + " warps; " + text(least) + (least == 1 ? " block" : " blocks") +
+                     " on each of " + text(target.sms) + " multiprocessors";
+  runtime::Residency limit{~0u, ""};
+  for (size_t i = 0; i < schedule.rows.size(); ++i)
+    if (runtime::Residency own = fit.resident(i, chosen); own.blocks < limit.blocks)
+      limit = own;
+  if (limit.blocks < kWantedBlocks)
+    schedule.reason += std::string(", limited by ") + limit.limit;
+  schedule.reason += "; " + text(fit.underWay(chosen) >> 10) +
+                     " KiB of K and V on their way to one, " +
+                     text(int64_t(wantedBytes(target)) >> 10) + " keep its share of memory busy";
   return schedule;
 }

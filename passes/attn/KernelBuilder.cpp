@@ -157,6 +157,8 @@ std::string KernelBuilder::constantName(StringRef record, StringRef name) {
 
 Value KernelBuilder::field(BufferRole role, Value record, const RecordField &field) {
   Value place = mul(record, idx(field.bytes / field.size));
+  place.getDefiningOp()->setAttr(tile::kConstantAttr,
+                                 b.getStringAttr(constantName(field.record, "words")));
   if (role == BufferRole::Items || role == BufferRole::Merges)
     called("item_at", place);
   else if (role == BufferRole::Sequences)

@@ -76,12 +76,13 @@ public:
         });
   }
 
-  void store(Value tile, int buffer, Value offset, Value inner) {
-    tile::StoreOp::create(k.b, k.loc, tile, k.pointer(buffer), address(offset), Value(), inner,
-                          Value());
+  /// Rows of memory go by `name` in text.
+  void store(StringRef name, Value tile, int buffer, Value offset, Value inner) {
+    tile::StoreOp::create(k.b, k.loc, tile, k.pointer(buffer), address(name, offset), Value(),
+                          inner, Value());
   }
-  Value load(Value base, Value offset, int64_t width, Value inner) {
-    return tile::LoadOp::create(k.b, k.loc, row(width), base, address(offset), Value(), inner,
+  Value load(StringRef name, Value base, Value offset, int64_t width, Value inner) {
+    return tile::LoadOp::create(k.b, k.loc, row(width), base, address(name, offset), Value(), inner,
                                 Value());
   }
 
@@ -89,8 +90,8 @@ private:
   SmallVector<Value> step(const Source &source, Value split, ValueRange s) {
     auto [outOffset, lseOffset] = source.offsets(split);
     auto called = KernelBuilder::called;
-    Value part = called("part", load(source.out, outOffset, dV, source.innerStride));
-    Value lse = called("part_lse", load(source.lse, lseOffset, 1, Value()));
+    Value part = called("part", load("part_row", source.out, outOffset, dV, source.innerStride));
+    Value lse = called("part_lse", load("part_lse_at", source.lse, lseOffset, 1, Value()));
     Value m =
         called("m_new", k.map(row(1), {s[1], lse},
                               [&](OpBuilder &b, ValueRange x, Value, Value) -> SmallVector<Value> {
@@ -131,9 +132,9 @@ private:
     return arith::ConstantOp::create(b, k.loc, b.getF32FloatAttr(value));
   }
   RankedTensorType row(int64_t width) { return k.tileType(1, width, k.b.getF32Type()); }
-  Value address(Value offset) {
-    return tile::StridedRowsOp::create(k.b, k.loc, k.tileType(1, 1, k.b.getI64Type()), offset,
-                                       k.idx(0), k.idx(1));
+  Value address(StringRef name, Value offset) {
+    return tile::StridedRowsOp::create(k.b, k.named(name), k.tileType(1, 1, k.b.getI64Type()),
+                                       offset, k.idx(0), k.idx(1));
   }
 
   KernelBuilder &k;
@@ -157,26 +158,31 @@ void mergeItem(KernelBuilder &k, Merger &merger, Value item) {
   Value queryBase = ofSequence("query_base", LLMOPT_FIELD(SequenceRecord, queryBase)),
         batch = ofSequence("batch", LLMOPT_FIELD(SequenceRecord, batch));
   Value group = k.idx(op.getGroup());
-  Value entry = arith::DivUIOp::create(k.b, k.loc, packed, group);
-  Value head = k.add(k.mul(kvHead, group), k.sub(packed, k.mul(entry, group)));
+  Value entry =
+      KernelBuilder::called("query_entry", arith::DivUIOp::create(k.b, k.loc, packed, group));
+  Value head = KernelBuilder::called(
+      "query_head", k.add(k.mul(kvHead, group), k.sub(packed, k.mul(entry, group))));
   Value query = k.field(BufferRole::Rows, entry, LLMOPT_FIELD(RowEntry, query));
 
   Merger::Source source{k.pointer(BufferRole::PartialOut), k.pointer(BufferRole::PartialLse),
                         [&](Value split) {
-                          Value partial = k.add(first, k.mul(split, stride));
+                          Value partial =
+                              KernelBuilder::called("partial", k.add(first, k.mul(split, stride)));
                           return std::pair{k.mul(partial, k.idx(op.getVDim())), partial};
                         },
                         Value()};
   Merger::Result result = merger.walk(count, source);
   Value sink;
   if (int buffer = k.signature.findBuffer(BufferRole::SinkLogit); buffer >= 0)
-    sink = merger.load(k.pointer(buffer), k.mul(head, k.stride(buffer, 0)), 1, Value());
+    sink = merger.load("sink_at", k.pointer(buffer), k.mul(head, k.stride(buffer, 0)), 1, Value());
   int o = k.signature.findBuffer(BufferRole::Output), lse = k.signature.findBuffer(BufferRole::Lse);
   TokenArray array(k, o, op.isRaggedQuery());
-  merger.store(merger.output(result, sink), o, array.offset(k, batch, queryBase, query, head),
-               array.innerStride);
+  merger.store("o_row",
+               KernelBuilder::noted("The output: acc / l, and 0 where no split saw a key.",
+                                    merger.output(result, sink)),
+               o, array.offset(k, batch, queryBase, query, head), array.innerStride);
   if (lse >= 0)
-    merger.store(merger.lse(result), lse,
+    merger.store("lse_at", merger.lse(result), lse,
                  TokenArray(k, lse, op.isRaggedQuery()).offset(k, batch, queryBase, query, head),
                  Value());
 }
@@ -215,9 +221,9 @@ void llmopt::emitCombineKernel(ModuleOp module, const Signature &signature, Stri
                           },
                           k.stride(in, 3)};
     Merger::Result result = merger.walk(count, source);
-    merger.store(merger.output(result, Value()), o, at(o, 0), k.stride(o, 2));
+    merger.store("o_row", merger.output(result, Value()), o, at(o, 0), k.stride(o, 2));
     if (lse >= 0)
-      merger.store(merger.lse(result), lse, at(lse, 0), Value());
+      merger.store("lse_at", merger.lse(result), lse, at(lse, 0), Value());
   });
   k.finish();
 }

@@ -35,6 +35,11 @@ struct Schedule {
   /// For each of `rows`: KV heads that an item covers, one walk over their keys; empty: one.
   std::vector<int64_t> heads;
   int64_t warps = 0, stages = 0; ///< of a block on a GPU; tiles under way at a time
+  /// On a GPU, for each of `rows`: blocks that a multiprocessor should hold at a time.
+  std::vector<int64_t> blocks;
+  /// On a GPU, for each of `rows`: a tile's pages are looked up a tile before its copies begin.
+  std::vector<bool> readsAhead;
+  int64_t workers = 0; ///< blocks of the grid that a whole GPU of the target holds
   bool batchInvariant = false;
   /// Full and partial tiles by one body, whose mask is a branch, instead of a body each: half
   /// the code, and copies run ahead from full tiles into partial ones.
@@ -54,7 +59,9 @@ struct Schedule {
 double tileCost(const Schedule &schedule, int64_t rows, int64_t dQk, int64_t dV);
 
 Schedule chooseCpuSchedule(const ScheduleRequest &request, const runtime::CpuTarget &target);
-/// On a GPU an item's rows are shared by the warps of one block: 64 on tensor cores, 16 each.
+/// On a GPU an item's rows are shared by the warps of one block: 64 on tensor cores, 16 each. Keys
+/// and stages follow from the target's shared memory and registers (so that two blocks are
+/// resident), bandwidth and multiprocessors (so that enough bytes are on their way).
 /// Example: GQA 32/8, d 128 gives rows 16 with 4 slices (each warp takes 16 of a tile's 64
 /// keys) and rows 64.
 Schedule chooseCudaSchedule(const ScheduleRequest &request, const runtime::CudaTarget &target);

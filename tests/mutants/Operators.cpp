@@ -33,7 +33,7 @@ const Rule kRules[] = {
     {"bound", " <= ", " < ", kBoundLine},
     {"bound", " >= ", " > ", kBoundLine},
     // Loops over tiles and splits.
-    {"loop", "i64 tile = (\\w+ - 1);", "i64 tile = $1 + 1;"},
+    {"loop", "i64 tile = (\\w+ - \\d);", "i64 tile = $1 + 1;"},
     {"loop", "while \\(\\+\\+tile < (\\w+)\\)", "while (++tile < $1 - 1)"},
     {"loop", "(i64 split = .* < )(\\w+);", "$1$2 - 1;"},
     {"loop", "for \\(i64 first_of_turn = 0;", "for (i64 first_of_turn = 4;"},
@@ -58,6 +58,9 @@ const Rule kRules[] = {
     {"page-index", "\\) / PAGE\\]", " + 1) / PAGE]"},
     {"page-index", "slot = int\\(u32\\((.*)\\) % (\\d+)\\)", "slot = int(u32($1 + 1) % $2)"},
     {"page-index", "i64\\((next_page)\\) \\* p", "i64($1 + 1) * p"},
+    // Pages of another tile than the one whose copies come next.
+    {"page-index", "later_tile = tile \\+ 2", "later_tile = tile + 1"},
+    {"page-index", "later_tile = tile \\+ 2", "later_tile = tile + 3"},
     {"page-index", "lane / (\\d+) \\* (\\d+) \\+ i", "lane / $1 * $2 + (i ^ 1)"},
     {"page-index", "table\\[base \\+", "table[base + 1 +"},
     {"page-index", "u32\\(key\\) \\+ row", "u32(key) + row + 1"},
@@ -87,7 +90,7 @@ const Rule kRules[] = {
     {"zero-fill", "key(_\\d+)? >= int\\(may_begin\\) \\? (int\\(\\w+\\)) : -1", "$2"},
     {"zero-fill", "is(?:_\\d+)? \\? (int\\(\\w+\\)) : -1", "$1"},
     {"zero-fill", "= copy_row \\+ i \\* 16 < (\\w+_keys)$", "= true"},
-    {"zero-fill", "(start|next)_count = \\w+ \\? (\\w+) : 0", "$1_count = 64"},
+    {"zero-fill", "(next|later)_count = [^?]* \\? (\\w+) : 0", "$1_count = 64"},
     {"rescale", "acc\\[i\\] = acc\\[i\\] \\* \\w+\\[[^;]*;", "acc[i] = acc[i];"},
     {"rescale", "fmaf\\(l\\[i\\], alpha\\[i\\], (\\w+\\[i\\])\\)", "(l[i] + $1)"},
     {"rescale", "l\\[i\\] = l\\[i\\] \\* [^;]*;", "l[i] = l[i];"},

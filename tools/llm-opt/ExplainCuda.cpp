@@ -129,9 +129,10 @@ llvm::Expected<Json> cudaFacts(mlir::func::FuncOp spec, const CompileOptions &op
   Json kernels = Json::array();
   for (size_t i = 0; i < build.texts.size(); ++i)
     kernels.push_back(describe(build, i, options.cudaNumbers));
-  return Json{{"spec", build.program.name},     {"key", build.program.key},
-              {"target", build.program.target}, {"schedule", build.schedule.reason},
-              {"compile_ms", spent.count()},    {"kernels", kernels}};
+  return Json{{"spec", build.program.name},      {"key", build.program.key},
+              {"target", build.program.target},  {"schedule", build.schedule.reason},
+              {"stages", build.schedule.stages}, {"workers", build.schedule.workers},
+              {"compile_ms", spent.count()},     {"kernels", kernels}};
 }
 
 void printCudaFacts(const Json &facts) {

@@ -2,6 +2,10 @@
 
 constexpr float infinity = __builtin_bit_cast(float, 0x7f800000);
 
+constexpr float log2_e = 1.44269504f; // log2(e): exponentials are taken to base 2
+
+constexpr float ln_2 = 0.693147181f; // ln(2): and logarithms go back
+
 // 2 to the x, within 2 ulp.
 __device__ __forceinline__ float exp2_approx(float x) {
   float y;

@@ -37,22 +37,27 @@ template <int PITCH, int SPAN> struct shared_tile {
   __device__ __forceinline__ shared_tile from_row(int rows) const { return {base + rows * PITCH}; }
 };
 
-// Words of a plan's records: the pieces of work that the host made out of the lengths.
+// Words of a plan's records: the pieces of work that the host made out of the lengths. A record has
+// `words` of them.
 struct work_item {
   enum : int { first_row, row_count, kv_head, sequence, key_begin, key_end, partial_slot, flags };
+  enum : int { words = 8 };
   enum : int { mixed_sequences = 1 }; // a value of flags: rows of several sequences
 };
 
 // A query token: its number in its sequence, its position among the keys.
 struct row_entry {
   enum : int { query, position };
+  enum : int { words = 2 };
 };
 
 struct sequence_record {
   enum : int { query_base, key_base, query_len, key_len, table_base, batch };
+  enum : int { words = 8 };
 };
 
 // A row whose keys several work items shared: where their results lie.
 struct merge_item {
   enum : int { row, kv_head, sequence, first_partial, count, stride };
+  enum : int { words = 8 };
 };

@@ -93,6 +93,24 @@ void Printer::alias(ValueRange targets, ValueRange sources) {
   }
 }
 
+/// What a turn makes for the next one after the last use of what it got takes that one's variable.
+void Printer::changeInPlace(scf::ForOp loop) {
+  Block *body = loop.getBody();
+  for (auto [argument, made] :
+       llvm::zip(loop.getRegionIterArgs(), body->getTerminator()->getOperands())) {
+    auto map = made.getDefiningOp<tile::MapOp>();
+    if (!map || map->getBlock() != body || !variables.count(argument) ||
+        argument.getType() != made.getType())
+      continue;
+    bool last = llvm::all_of(argument.getUsers(), [&](Operation *user) {
+      Operation *ancestor = body->findAncestorOpInBlock(*user);
+      return ancestor && ancestor->isBeforeInBlock(map);
+    });
+    if (last)
+      places[made] = variables.lookup(argument);
+  }
+}
+
 LogicalResult Printer::print(scf::ForOp loop) {
   carry(loop.getRegionIterArgs(), loop.getInitArgs(), loop);
   Expression lower = use(loop.getLowerBound()), upper = use(loop.getUpperBound());
@@ -114,6 +132,7 @@ LogicalResult Printer::print(scf::ForOp loop) {
            upper.in(Precedence::Sum) + "; " + (step == "1" ? "++" + index : index + " += " + step) +
            ")");
   }
+  changeInPlace(loop);
   if (failed(block(*loop.getBody())))
     return failure();
   assign(loop.getRegionIterArgs(), loop.getBody()->getTerminator()->getOperands());
@@ -188,8 +207,14 @@ bool Printer::skipsTurn(scf::IfOp branch) {
     if (branch.thenYield().getOperand(i) != loop.getRegionIterArgs()[i] ||
         yield->getOperand(i) != result)
       return false;
-  // Nothing else may be carried, unless it has no text.
-  return llvm::none_of(yield->getOperands().drop_front(branch.getNumResults()), isCarried);
+  // Nothing else may be carried, unless it has no text or is where it belongs already.
+  size_t results = branch.getNumResults();
+  auto rest = llvm::zip(yield->getOperands(), loop.getRegionIterArgs());
+  return llvm::all_of(llvm::drop_begin(rest, results), [&](auto pair) {
+    auto [source, target] = pair;
+    return !isCarried(source) ||
+           (variables.count(source) && variables.lookup(source) == variables.lookup(target));
+  });
 }
 
 LogicalResult Printer::print(scf::IfOp branch) {

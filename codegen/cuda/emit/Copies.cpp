@@ -1,6 +1,7 @@
 // Copies of rows into shared memory.
 #include "codegen/cuda/emit/Printer.h"
 #include "codegen/cuda/emit/SharedText.h"
+#include "codegen/cuda/passes/CopyGroups.h"
 #include "codegen/cuda/passes/Products.h"
 #include "codegen/cuda/passes/RowTurns.h"
 
@@ -12,6 +13,14 @@ using namespace mlir;
 using namespace llmopt;
 using namespace llmopt::cuda;
 using tile::Layout;
+
+/// Whether rows are made of what lanes give to each other.
+static bool hasLanesRows(Value rows) {
+  if (auto convert = rows.getDefiningOp<tile::ConvertOp>())
+    return isFromLanes(convert);
+  auto map = rows.getDefiningOp<tile::MapOp>();
+  return map && llvm::any_of(map.getInputs(), hasLanesRows);
+}
 
 /// What a copy begins with: its tile in shared memory and its memory; what follows the rows.
 Printer::CopyText Printer::textOf(tile::CopyAsyncOp copy) {
@@ -51,17 +60,25 @@ LogicalResult Printer::print(tile::CopyAsyncOp copy) {
          ">(" + arguments({text.to, text.from, rows}) + text.rest + ");");
   if (copy.getCondition())
     w.close();
-  w.line("copy_commit();");
+  endGroup(copy);
   return success();
 }
 
-/// A thread's rows in a loop, a row a turn, and those of the copies that follow with it.
+/// After the last copy of a group.
+void Printer::endGroup(tile::CopyAsyncOp copy) {
+  if (!copy->hasAttr(kJoinsNextAttr))
+    w.line("copy_commit();");
+}
+
+/// A thread's rows in a loop, a row a turn, and with it those of the copies of its group that
+/// follow.
 LogicalResult Printer::printByTurn(tile::CopyAsyncOp first) {
   Layout layout = layoutOf(first.getRows());
   SmallVector<tile::CopyAsyncOp> copies;
   for (Operation *op = first; op; op = op->getNextNode()) {
     auto copy = dyn_cast<tile::CopyAsyncOp>(op);
-    if (copy && isByTurn(copy) && copy.getCondition() == first.getCondition() &&
+    bool joins = copies.empty() || copies.back()->hasAttr(kJoinsNextAttr);
+    if (copy && joins && isByTurn(copy) && copy.getCondition() == first.getCondition() &&
         layoutOf(copy.getRows()) == layout)
       copies.push_back(copy);
     else if (copy || op->getNumResults() != 1 || !isMadeByTurn(op->getResult(0)))
@@ -73,7 +90,9 @@ LogicalResult Printer::printByTurn(tile::CopyAsyncOp first) {
     w.open("if (" + use(first.getCondition()).text + ")");
   w.line("#pragma unroll 1");
   w.open("for (int i = 0; i < " + Twine(layout.registerCount()) + "; ++i)");
-  std::string row = rowOf(layout, {"i"});
+  std::string row = rowOf(layout, {"i"}).text;
+  if (llvm::any_of(copies, [](tile::CopyAsyncOp copy) { return hasLanesRows(copy.getRows()); }))
+    w.comment("Of the lanes that share a row, lane i knows where the thread's row i lies.");
   SmallVector<Value> made;
   for (tile::CopyAsyncOp copy : copies) {
     auto buffer = cast<MemRefType>(copy.getBuffer().getType());
@@ -103,8 +122,7 @@ LogicalResult Printer::printByTurn(tile::CopyAsyncOp first) {
   w.close();
   if (first.getCondition())
     w.close();
-  for (size_t i = 0; i < copies.size(); ++i)
-    w.line("copy_commit();");
+  endGroup(copies.back());
   return success();
 }
 

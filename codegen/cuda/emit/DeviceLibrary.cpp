@@ -1,11 +1,14 @@
 // See DeviceLibrary.h. A file is a sequence of definitions with a blank line between them;
 // a comment above one belongs to it. The name of a definition is the identifier before its
-// parameters, or after `struct`, `typedef ... NAME;`, `constexpr ... NAME =`.
+// parameters, or after `struct`, `typedef ... NAME;`, `constexpr ... NAME =`. Of several
+// definitions of one name (overloads, specialisations), those are used whose element types are.
 #include "codegen/cuda/emit/DeviceLibrary.h"
 
+#include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/SmallVector.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/StringMap.h"
+#include "llvm/ADT/StringSet.h"
 
 #include <vector>
 
@@ -22,6 +25,7 @@ struct Definition {
   std::string name;
   StringRef text;
   llvm::SmallVector<StringRef> words;
+  bool isType = false; ///< of elements: a struct without parameters or constants
 };
 
 llvm::SmallVector<StringRef> wordsOf(StringRef text) {
@@ -83,7 +87,8 @@ std::vector<Definition> parse() {
         code = code.substr(code.find('\n') + 1);
       if (code.empty() || code.starts_with("//"))
         continue; // the head of the file
-      definitions.push_back({nameOf(part), part, wordsOf(part)});
+      bool isType = code.starts_with("struct") && code.contains(" bits;");
+      definitions.push_back({nameOf(part), part, wordsOf(part), isType});
     }
   }
   return definitions;
@@ -97,20 +102,34 @@ const std::vector<Definition> &definitions() {
 } // namespace
 
 std::string llmopt::cuda::deviceFunctionsFor(StringRef text) {
+  const std::vector<Definition> &all = definitions();
   llvm::StringMap<llvm::SmallVector<size_t>> byName;
-  for (size_t i = 0; i < definitions().size(); ++i)
-    byName[definitions()[i].name].push_back(i);
-  std::vector<bool> used(definitions().size());
-  llvm::SmallVector<size_t> work;
-  auto mark = [&](const llvm::SmallVector<StringRef> &words) {
+  for (size_t i = 0; i < all.size(); ++i)
+    byName[all[i].name].push_back(i);
+  std::vector<bool> used(all.size());
+  llvm::StringSet<> reached;
+  auto reach = [&](const llvm::SmallVector<StringRef> &words) {
     for (StringRef word : words)
-      for (size_t i : byName.lookup(word))
-        if (!used[i])
-          used[i] = true, work.push_back(i);
+      reached.insert(word);
   };
-  mark(wordsOf(text));
-  while (!work.empty())
-    mark(definitions()[work.pop_back_val()].words);
+  /// One of several of its name, for elements of a type that nothing has.
+  auto isForOthers = [&](const Definition &one) {
+    return byName[one.name].size() > 1 && llvm::any_of(one.words, [&](StringRef word) {
+             auto named = byName.find(word);
+             return named != byName.end() && all[named->second.front()].isType &&
+                    !reached.contains(word);
+           });
+  };
+  reach(wordsOf(text));
+  for (bool changed = true; changed;) {
+    changed = false;
+    for (size_t i = 0; i < all.size(); ++i) {
+      if (used[i] || !reached.contains(all[i].name) || isForOthers(all[i]))
+        continue;
+      used[i] = changed = true;
+      reach(all[i].words);
+    }
+  }
   std::string result;
   for (size_t i = 0; i < definitions().size(); ++i)
     if (used[i])

@@ -40,6 +40,7 @@ private:
   mlir::LogicalResult print(mlir::scf::WhileOp loop);
   mlir::LogicalResult print(mlir::scf::IfOp branch);
   bool changesInPlace(mlir::scf::IfOp branch, unsigned result);
+  void changeInPlace(mlir::scf::ForOp loop);
   bool skipsTurn(mlir::scf::IfOp branch);
   /// Variables that `targets` get, from `sources`, at `at`.
   void carry(mlir::ValueRange targets, mlir::ValueRange sources, mlir::Operation *at);
@@ -69,6 +70,7 @@ private:
   // Copies into shared memory (Copies.cpp).
   mlir::LogicalResult print(tile::CopyAsyncOp copy);
   mlir::LogicalResult printByTurn(tile::CopyAsyncOp first);
+  void endGroup(tile::CopyAsyncOp copy);
   mlir::FailureOr<Expression> rowOfTurn(mlir::Value rows, const Expression &turn,
                                         llvm::SmallVectorImpl<mlir::Value> &made);
   mlir::FailureOr<Expression> yieldOfTurn(tile::MapOp map, const Expression &turn,
@@ -98,6 +100,7 @@ private:
   // Values (Values.cpp).
   std::string name(mlir::Value value, llvm::StringRef otherwise);
   Expression use(mlir::Value value);
+  bool hasItsOwnLine(mlir::Value value);
   /// Binds a scalar: as expression where it is used once, else as a constant.
   void define(mlir::Value value, Expression expression);
   std::string typeName(mlir::Type type);
@@ -121,13 +124,13 @@ private:
   /// Condition under which the element lies in a tile of this shape; empty if always.
   std::string inside(mlir::RankedTensorType type, const tile::Layout &layout,
                      const Expression &index);
-  std::string rowOf(const tile::Layout &layout, const Expression &index);
+  Expression rowOf(const tile::Layout &layout, const Expression &index);
   /// The shared-memory address of a register's element in a tile called `tile`. With `slice`
   /// rows in a slice, of the row within its slice; `first` rows further on.
   std::string elementAt(const std::string &element, const std::string &tile,
                         const tile::Layout &layout, const Expression &index, int64_t slice = 0,
                         const Expression &first = number(0));
-  std::string columnOf(const tile::Layout &layout, const Expression &index);
+  Expression columnOf(const tile::Layout &layout, const Expression &index);
   /// The part of a coordinate that the thread decides, as a constant of the kernel.
   Expression threadPart(const tile::Layout &layout, tile::LayoutDim dim);
   tile::Layout layoutOf(mlir::Value tile);

@@ -6,6 +6,8 @@
 #include "llvm/ADT/StringSwitch.h"
 #include "llvm/ADT/TypeSwitch.h"
 
+#include <numbers>
+
 using namespace mlir;
 using namespace llmopt;
 using namespace llmopt::cuda;
@@ -83,6 +85,10 @@ std::string literal(FloatAttr value) {
     return isDouble ? "__longlong_as_double(0x7ff8000000000000)" : "__int_as_float(0x7fc00000)";
   if (number.isInfinity())
     return number.isNegative() ? "-infinity" : "infinity";
+  if (!isDouble && number.bitwiseIsEqual(llvm::APFloat(std::numbers::log2e_v<float>)))
+    return "log2_e";
+  if (!isDouble && number.bitwiseIsEqual(llvm::APFloat(std::numbers::ln2_v<float>)))
+    return "ln_2";
   llvm::SmallString<32> text;
   llvm::APFloat wide = number;
   bool loses;
@@ -283,6 +289,8 @@ FailureOr<Expression> Printer::scalarExpression(Operation *op) {
       if (matchPattern(operand, m_Constant()))
         in[i] = cast(typeName(type), in[i]);
   }
+  if (auto constant = op->getAttrOfType<StringAttr>(tile::kConstantAttr))
+    in[1] = {constant.getValue().str()};
   if (std::optional<Operator> known = infix(name)) {
     Expression e = binary(in[0], known->symbol, in[1], known->precedence);
     if (type.isInteger(8) || type.isInteger(16))

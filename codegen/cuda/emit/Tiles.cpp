@@ -71,9 +71,9 @@ FailureOr<SmallVector<Expression>> Printer::mapBody(tile::MapOp map, const Expre
   }
   Value row = map.getRowIndex(), column = map.getColumnIndex();
   if (!row.use_empty())
-    define(row, {rowOf(space, index), Precedence::Sum});
+    define(row, rowOf(space, index));
   if (!column.use_empty())
-    define(column, {columnOf(space, index), Precedence::Sum});
+    define(column, columnOf(space, index));
   current = Element{map, space, index};
   LogicalResult printed = block(region);
   current.reset();
@@ -289,8 +289,8 @@ LogicalResult Printer::print(tile::FoldOp fold) {
     std::string place = at(part);
     if (slice % 8 && !single) // the row says where its slice begins
       place = "element_at<float>(" + parts + ", slice * " + std::to_string(slice) + " + (" +
-              sum(first, {rowOf(to, index), Precedence::Sum}).text + ") % " +
-              std::to_string(slice) + ", " + columnOf(to, index) + ")";
+              sum(first, rowOf(to, index)).text + ") % " + std::to_string(slice) + ", " +
+              columnOf(to, index).text + ")";
     if (fours) {
       w.line("float part[4];");
       w.line("load_four<float>(part, " + place + ");");
@@ -341,7 +341,7 @@ LogicalResult Printer::print(tile::ReduceColumnsOp reduce) {
     std::string at = parts + "[" + index.text + "]";
     if (mask)
       w.line(at + " = over_lanes<" + combine + ", " + Twine(mask) + ">(" + at + ");");
-    std::string column = columnOf(columns, index), condition = lead;
+    std::string column = columnOf(columns, index).text, condition = lead;
     if (columns.cover().second > type.getDimSize(1))
       condition +=
           (condition.empty() ? "" : " && ") + column + " < " + std::to_string(type.getDimSize(1));
@@ -360,7 +360,7 @@ LogicalResult Printer::print(tile::ReduceColumnsOp reduce) {
                                 << " warps; a warp's rows must lie in one slice";
   declare(reduce.getResult());
   forEachRegister(to, 1, [&](const Expression &index) {
-    std::string result = element(reduce.getResult(), index).text, row = rowOf(to, index);
+    std::string result = element(reduce.getResult(), index).text, row = rowOf(to, index).text;
     std::string condition = inside(typeOf(reduce.getResult()), to, index);
     w.line(result + " = " + combine + "::identity();");
     if (!condition.empty())

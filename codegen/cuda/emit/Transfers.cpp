@@ -14,9 +14,12 @@ RankedTensorType typeOf(Value tile) { return cast<RankedTensorType>(tile.getType
 
 Expression Printer::stridedRow(tile::StridedRowsOp rows, const Expression &index) {
   Layout layout = layoutOf(rows.getRows());
-  Expression row{rowOf(layout, index), Precedence::Sum};
-  Expression address =
-      sum(use(rows.getOffset()), binary(row, "*", use(rows.getStride()), Precedence::Product));
+  Expression row = rowOf(layout, index), stride = use(rows.getStride());
+  // The only row lies at the offset.
+  Expression beyond = row.text == "0"      ? row
+                      : stride.text == "1" ? row
+                                           : binary(row, "*", stride, Precedence::Product);
+  Expression address = sum(use(rows.getOffset()), beyond);
   IntegerAttr count;
   if (matchPattern(rows.getCount(), m_Constant(&count)) &&
       count.getInt() >= layout.cover().first) // every row of the tile is one of the count
@@ -44,7 +47,7 @@ LogicalResult Printer::print(tile::PagedRowsOp rows) {
                 matchPattern(rows.getSlotStride(), m_Zero()) &&
                 matchPattern(rows.getOffset(), m_Zero());
   forEachRegister(layout, 1, [&](const Expression &index) {
-    std::string row = rowOf(layout, index);
+    std::string row = rowOf(layout, index).text;
     std::string guard;
     if (layout.cover().first > typeOf(rows.getRows()).getDimSize(0))
       guard = row + " >= " + std::to_string(typeOf(rows.getRows()).getDimSize(0)) + " ? -1 : ";
@@ -75,10 +78,10 @@ LogicalResult Printer::print(tile::LoadOp load) {
     std::string rows =
         element(load.getRows(), sliceIndex(layout.registers, true, type.getDimSize(1) == 1, index))
             .text;
-    Expression column{columnOf(layout, index), Precedence::Sum};
+    Expression column = columnOf(layout, index);
     if (load.getSlices() > 1)
-      column = sum(column, {"(" + rowOf(layout, index) + ") / " + std::to_string(slice) + " * " +
-                                std::to_string(type.getDimSize(1)),
+      column = sum(column, {"(" + rowOf(layout, index).text + ") / " + std::to_string(slice) +
+                                " * " + std::to_string(type.getDimSize(1)),
                             Precedence::Product});
     Expression at = load.getFirst() ? sum(use(load.getFirst()), column) : column;
     std::string condition = inside(type, layout, index);
@@ -137,7 +140,7 @@ LogicalResult Printer::print(tile::StoreOp store) {
     std::string rows =
         element(store.getRows(), sliceIndex(layout.registers, true, type.getDimSize(1) == 1, index))
             .text;
-    Expression column{columnOf(layout, index), Precedence::Sum};
+    Expression column = columnOf(layout, index);
     Expression at = store.getFirst() ? sum(use(store.getFirst()), column) : column;
     std::string condition = inside(type, layout, index);
     condition += (condition.empty() ? "" : " && ") + rows + " >= 0";

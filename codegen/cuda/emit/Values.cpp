@@ -19,6 +19,27 @@ constexpr size_t kInlineLength = 48, kYieldLength = 80;
 
 } // namespace
 
+/// Line of the spec that `location` leads to; 0 if none is known.
+static unsigned lineOf(Location location) {
+  unsigned line = 0;
+  location->walk([&](Location inner) {
+    if (auto place = dyn_cast<FileLineColLoc>(inner))
+      line = place.getLine();
+    return line ? WalkResult::interrupt() : WalkResult::advance();
+  });
+  return line;
+}
+
+/// Whether a map's value of one use comes from another line than its user: from a region of the
+/// spec, whose lines are lines of the text, so that a message about one leads to the other.
+bool Printer::hasItsOwnLine(Value value) {
+  if (!isa_and_nonnull<tile::MapOp>(value.getParentBlock()->getParentOp()) ||
+      isa<BlockArgument>(value))
+    return false;
+  unsigned line = lineOf(value.getLoc());
+  return line && line != lineOf(kernel.getLoc()) && line != lineOf((*value.user_begin())->getLoc());
+}
+
 /// Whether a value of one use is what a map yields, perhaps as another integer type.
 static bool isYielded(Value value) {
   Operation *user = *value.user_begin();
@@ -62,7 +83,8 @@ void Printer::define(Value value, Expression expression) {
        isLoad = StringRef(expression.text).contains('[');
   bool named = isa<NameLoc>(value.getLoc()) && (expression.binds != Precedence::Atom || isCall);
   bool here = value.hasOneUse() &&
-              value.getUses().begin()->getOwner()->getBlock() == value.getParentBlock();
+              value.getUses().begin()->getOwner()->getBlock() == value.getParentBlock() &&
+              !hasItsOwnLine(value);
   bool inRegion = isa_and_nonnull<tile::MapOp>(value.getParentBlock()->getParentOp());
   bool atom = expression.binds == Precedence::Atom && !isCall && !named && (!isLoad || inRegion);
   // What a map yields stands right in the assignment.
@@ -300,16 +322,14 @@ std::string Printer::elementAt(const std::string &element, const std::string &ti
   return text + ")";
 }
 
-std::string Printer::rowOf(const Layout &layout, const Expression &index) {
+Expression Printer::rowOf(const Layout &layout, const Expression &index) {
   return sum(threadPart(layout, LayoutDim::Row),
-             coordinate(layout.registers, LayoutDim::Row, index))
-      .text;
+             coordinate(layout.registers, LayoutDim::Row, index));
 }
 
-std::string Printer::columnOf(const Layout &layout, const Expression &index) {
+Expression Printer::columnOf(const Layout &layout, const Expression &index) {
   return sum(threadPart(layout, LayoutDim::Column),
-             coordinate(layout.registers, LayoutDim::Column, index))
-      .text;
+             coordinate(layout.registers, LayoutDim::Column, index));
 }
 
 std::string Printer::warpRow(const Layout &layout) {
@@ -320,9 +340,9 @@ std::string Printer::inside(RankedTensorType type, const Layout &layout, const E
   auto [rows, columns] = layout.cover();
   std::string text;
   if (rows > type.getDimSize(0))
-    text = rowOf(layout, index) + " < " + std::to_string(type.getDimSize(0));
+    text = rowOf(layout, index).text + " < " + std::to_string(type.getDimSize(0));
   if (columns > type.getDimSize(1))
-    text += (text.empty() ? "" : " && ") + columnOf(layout, index) + " < " +
+    text += (text.empty() ? "" : " && ") + columnOf(layout, index).text + " < " +
             std::to_string(type.getDimSize(1));
   return text;
 }

@@ -97,7 +97,8 @@ Names::Names() {
         "switch",  "this",    "void",   "while",  "lane",     "warp",   "p",       "Params",
         "shared",  "i",       "row",    "column", "u8",       "u16",    "u32",     "u64",
         "i8",      "i64",     "bf16",   "f16",    "min",      "max",    "exp",     "log",
-        "minimum", "maximum", "pack",   "mma",    "infinity", "divide", "product", "unpack"})
+        "minimum", "maximum", "pack",   "mma",    "infinity", "divide", "product", "unpack",
+        "log2_e",  "ln_2"})
     used[word] = 1;
 }
 

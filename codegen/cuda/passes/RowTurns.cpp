@@ -44,12 +44,6 @@ bool canMove(Value rows) {
   return isa<tile::PagedRowsOp, tile::StridedRowsOp>(op);
 }
 
-bool isRead(Value rows) {
-  Operation *op = rows.getDefiningOp();
-  tile::MapOp map = rowMap(rows);
-  return readsMemory(op) || (map && llvm::any_of(map.getInputs(), isRead));
-}
-
 void move(Value rows, Attribute layout) {
   RankedTensorType type = typeOf(rows);
   rows.setType(RankedTensorType::get(type.getShape(), type.getElementType(), layout));
@@ -69,7 +63,7 @@ void handOut(OpOperand &rows, Attribute inLanes) {
       handOut(input, inLanes);
     return;
   }
-  if (!canMove(value) || !isRead(value))
+  if (!canMove(value) || !cuda::isRead(value))
     return;
   RankedTensorType there = typeOf(value);
   move(value, inLanes);
@@ -78,6 +72,12 @@ void handOut(OpOperand &rows, Attribute inLanes) {
 }
 
 } // namespace
+
+bool cuda::isRead(Value rows) {
+  Operation *op = rows.getDefiningOp();
+  tile::MapOp map = op ? rowMap(rows) : tile::MapOp();
+  return op && (readsMemory(op) || (map && llvm::any_of(map.getInputs(), isRead)));
+}
 
 std::optional<Layout> cuda::rowsInLanes(const Layout &copyRows) {
   const tile::LayoutAxes &registers = copyRows.registers, &lanes = copyRows.lanes;

@@ -19,6 +19,9 @@ std::optional<tile::Layout> rowsInLanes(const tile::Layout &copyRows);
 /// Once layouts are known: makes what is read for the rows of copies lie in lanes.
 void handOutRows(mlir::func::FuncOp function);
 
+/// Rows that follow from memory: through a page table, or by entries of the plan.
+bool isRead(mlir::Value rows);
+
 /// The result's rows, several a thread, lie one a lane in the operand.
 bool isFromLanes(tile::ConvertOp convert);
 

@@ -21,13 +21,15 @@ bool isAddressArithmetic(Operation *op) {
   return isPure(op) && op->getNumRegions() == 0 && op->getDialect()->getNamespace() != "tile";
 }
 
-bool collect(Operation *op, Block *block, llvm::SetVector<Operation *> &slice) {
+bool collect(Operation *op, Block *block, ArrayRef<Value> known,
+             llvm::SetVector<Operation *> &slice) {
   bool sound = true;
   auto visit = [&](Value operand) {
     Operation *source = operand.getDefiningOp();
-    if (!source || source->getBlock() != block || slice.contains(source))
+    if (!source || source->getBlock() != block || slice.contains(source) ||
+        llvm::is_contained(known, operand))
       return;
-    sound &= isAddressArithmetic(source) && collect(source, block, slice);
+    sound &= isAddressArithmetic(source) && collect(source, block, known, slice);
     slice.insert(source);
   };
   llvm::for_each(op->getOperands(), visit);
@@ -40,9 +42,9 @@ bool collect(Operation *op, Block *block, llvm::SetVector<Operation *> &slice) {
 
 } // namespace
 
-FailureOr<SmallVector<Operation *>> cuda::addressSlice(Operation *op) {
+FailureOr<SmallVector<Operation *>> cuda::addressSlice(Operation *op, ArrayRef<Value> known) {
   llvm::SetVector<Operation *> slice;
-  if (!collect(op, op->getBlock(), slice))
+  if (!collect(op, op->getBlock(), known, slice))
     return failure();
   SmallVector<Operation *> ordered(slice.begin(), slice.end());
   llvm::sort(ordered, [](Operation *a, Operation *b) { return a->isBeforeInBlock(b); });

@@ -8,7 +8,9 @@
 namespace llmopt::cuda {
 
 /// The operations of `op`'s block that its operands come from, in order. Fails if one of
-/// them is more than address arithmetic (a product, a wait, a reduction, a loop).
-mlir::FailureOr<llvm::SmallVector<mlir::Operation *>> addressSlice(mlir::Operation *op);
+/// them is more than address arithmetic (a product, a wait, a reduction, a loop). What makes the
+/// values `known` is left out.
+mlir::FailureOr<llvm::SmallVector<mlir::Operation *>>
+addressSlice(mlir::Operation *op, llvm::ArrayRef<mlir::Value> known = {});
 
 } // namespace llmopt::cuda

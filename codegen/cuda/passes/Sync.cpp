@@ -1,5 +1,6 @@
 // tile-gpu-sync; see Passes.td.
 #include "codegen/cuda/Passes.h"
+#include "codegen/cuda/passes/CopyGroups.h"
 #include "codegen/cuda/passes/SharedAccess.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -41,7 +42,11 @@ struct Passed {
 /// its token (tile-gpu-pipeline).
 constexpr int64_t kNeverBegun = std::numeric_limits<int64_t>::max();
 
-/// What other threads may still be doing, and how old the copies under way are.
+/// Age of a copy whose group is open: 0 when that is closed.
+constexpr int64_t kOpen = -1;
+
+/// What other threads may still be doing, and how old the copies under way are: how many groups of
+/// copies were begun after theirs.
 struct State {
   SmallVector<Place> pending;
   SmallVector<Passed> passed; ///< what was done before the last barriers
@@ -217,9 +222,10 @@ private:
       if (!cuda::exchangesInside(op) || !access.writes)
         state.add({access.buffer, access.slot, access.ahead, access.writes});
     if (auto copy = dyn_cast<tile::CopyAsyncOp>(op)) {
-      for (auto &[token, age] : state.ages)
-        age += age != kNeverBegun;
-      state.ages[copy.getToken()] = 0;
+      state.ages[copy.getToken()] = kOpen;
+      if (!copy->hasAttr(cuda::kJoinsNextAttr))
+        for (auto &[token, age] : state.ages)
+          age += age != kNeverBegun;
     }
   }
 
@@ -376,14 +382,20 @@ void electStores(func::FuncOp function) {
   }
 }
 
-/// The wait of the last of several gets in a row is the strictest: the others need none.
+/// Gets in a row wait once, the first of them as the strictest does.
 void shareWaits(func::FuncOp function) {
-  function.walk([&](tile::GetOp get) {
+  auto follower = [](tile::GetOp get) {
     auto next = dyn_cast<tile::GetOp>(get->getNextNode());
-    if (!get.getToken() || !next || !next.getToken() || *next.getPending() > *get.getPending())
+    return next && next.getToken() ? next : tile::GetOp();
+  };
+  function.walk([&](tile::GetOp get) {
+    if (!get.getToken())
       return;
-    get.getTokenMutable().clear();
-    get.removePendingAttr();
+    for (tile::GetOp next = follower(get); next; next = follower(next)) {
+      get.setPending(std::min(*get.getPending(), *next.getPending()));
+      next.getTokenMutable().clear();
+      next.removePendingAttr();
+    }
   });
 }
 
@@ -392,6 +404,7 @@ public:
   void runOnOperation() override {
     if (!getOperation()->hasAttr(tile::kKernelAttr))
       return;
+    cuda::groupCopies(getOperation());
     Synchroniser().run(getOperation());
     shareWaits(getOperation());
     electStores(getOperation());

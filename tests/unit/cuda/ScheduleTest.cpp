@@ -37,6 +37,80 @@ TEST(CudaSchedule, small_shared_memory_means_fewer_keys_or_stages) {
       EXPECT_EQ(small.keys / small.slices[i] % 16, 0) << "a slice has whole steps";
 }
 
+TEST(CudaSchedule, shared_memory_of_a_multiprocessor_decides_how_many_keys_two_blocks_can_have) {
+  ScheduleRequest request{.group = 4, .dQk = 128, .dV = 128, .elementBytes = 2};
+  runtime::CudaTarget changed = chip("sm_80");
+  EXPECT_EQ(chooseCudaSchedule(request, changed).keys, 64);
+  changed.sharedBytesPerSm = 100 << 10;
+  Schedule schedule = chooseCudaSchedule(request, changed);
+  EXPECT_EQ(schedule.keys, 32) << "two blocks of 64 keys do not fit";
+  EXPECT_EQ(schedule.stages, 2);
+  EXPECT_EQ(schedule.blocks, (std::vector<int64_t>{2, 2}));
+  EXPECT_EQ(schedule.slices, (std::vector<int64_t>{2, 1})) << "a slice has whole steps of 16 keys";
+  changed.sharedBytesPerSm = 82 << 10;
+  schedule = chooseCudaSchedule(request, changed);
+  EXPECT_EQ(schedule.keys, 64) << "two blocks fit in no way, so that one has all";
+  EXPECT_EQ(schedule.blocks, (std::vector<int64_t>{1, 1}));
+}
+
+TEST(CudaSchedule, registers_of_a_multiprocessor_decide_how_many_blocks_it_holds) {
+  ScheduleRequest request{.group = 4, .dQk = 128, .dV = 128, .elementBytes = 2};
+  runtime::CudaTarget changed = chip("sm_80");
+  Schedule schedule = chooseCudaSchedule(request, changed);
+  EXPECT_EQ(schedule.blocks, (std::vector<int64_t>{2, 2}));
+  EXPECT_EQ(schedule.workers, 2 * 108);
+  changed.registersPerSm = 48 << 10;
+  schedule = chooseCudaSchedule(request, changed);
+  EXPECT_EQ(schedule.blocks, (std::vector<int64_t>{2, 1})) << "decode takes fewer registers";
+  EXPECT_EQ(schedule.workers, 108);
+  EXPECT_NE(schedule.reason.find("1 block on each of 108 multiprocessors, limited by registers"),
+            std::string::npos)
+      << schedule.reason;
+}
+
+TEST(CudaSchedule, as_many_stages_as_keep_memory_busy) {
+  ScheduleRequest request{.group = 4, .dQk = 64, .dV = 64, .elementBytes = 2};
+  EXPECT_EQ(chooseCudaSchedule(request, chip("sm_80")).stages, 2);
+  runtime::CudaTarget changed = chip("sm_80");
+  // Two blocks with a tile of 16 KiB on its way each: less than 40 KB a microsecond.
+  changed.bandwidth = 40e9 * changed.sms;
+  EXPECT_EQ(chooseCudaSchedule(request, changed).stages, 3);
+  changed.sms *= 2; // the same memory for twice as many multiprocessors
+  Schedule schedule = chooseCudaSchedule(request, changed);
+  EXPECT_EQ(schedule.stages, 2);
+  EXPECT_EQ(schedule.workers, 4 * 108);
+  // More than four are no use, and none may cost a block.
+  changed.bandwidth = 1000e9 * changed.sms;
+  EXPECT_EQ(chooseCudaSchedule(request, changed).stages, 4);
+  changed.sharedBytesPerSm = 90 << 10;
+  schedule = chooseCudaSchedule(request, changed);
+  EXPECT_EQ(schedule.stages, 2);
+  EXPECT_EQ(schedule.blocks.front(), 2);
+}
+
+TEST(CudaSchedule, chips_of_the_table) {
+  struct Row {
+    const char *arch;
+    int64_t d, keys, stages, workers;
+  };
+  for (Row row : {Row{"sm_80", 128, 64, 2, 216},
+                  {"sm_86", 128, 32, 2, 144},
+                  {"sm_89", 128, 32, 2, 116},
+                  {"sm_90", 128, 64, 2, 264},
+                  {"sm_100", 128, 64, 2, 296},
+                  {"sm_120", 128, 32, 2, 340},
+                  {"sm_100", 64, 64, 3, 296},
+                  {"sm_120", 64, 64, 2, 340},
+                  {"sm_89", 256, 32, 2, 58}}) {
+    SCOPED_TRACE(testing::Message() << row.arch << " d " << row.d);
+    Schedule schedule = chooseCudaSchedule(
+        {.group = 4, .dQk = row.d, .dV = row.d, .elementBytes = 2}, chip(row.arch));
+    EXPECT_EQ(schedule.keys, row.keys);
+    EXPECT_EQ(schedule.stages, row.stages);
+    EXPECT_EQ(schedule.workers, row.workers);
+  }
+}
+
 TEST(CudaSchedule, batch_invariant_programs_have_one_kernel_without_slices) {
   Schedule schedule = chooseCudaSchedule(
       {.group = 4, .dQk = 64, .dV = 64, .elementBytes = 2, .batchInvariant = true}, chip("sm_80"));
