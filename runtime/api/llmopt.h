@@ -110,7 +110,12 @@ typedef struct llmopt_layer_group {
   uint32_t query_heads, kv_heads, key_dim, value_dim;
   uint32_t page_size, window, sink;
   const char *append_kernel;
-  uint32_t chunk; /* keys of the query's own chunk of so many positions; not with a window */
+  uint32_t chunk;    /* keys of the query's own chunk of so many positions; not with a window */
+  uint32_t reserved; /* padding of earlier versions: not read */
+  /* Of the kernels of all its layers: other values than the specs', and those that a spec has no
+   * value for. A kernel that wants one which is not here is InvalidArgument. */
+  const llmopt_number *numbers;
+  size_t numbers_n;
 } llmopt_layer_group;
 
 /* Rows of a phase with min_queries to max_queries tokens run on a kernel of the name. */
@@ -315,8 +320,9 @@ llmopt_server_cached_blocks(llmopt_server *server,
                             void (*visit)(void *user, uint64_t block, uint64_t parent), void *user);
 
 /* What the C++ API has and this one has not: token filters, drafts (of the host and of the device),
- * prompt log-probabilities, KV from other machines, latent layer groups, the step timeline, and the
- * choice of what becomes of requests when the device is lost (they begin anew). */
+ * prompt log-probabilities, KV from other machines, latent layer groups, further arrays of kernels
+ * (logits of a sink, values for each head), the step timeline, and the choice of what becomes of
+ * requests when the device is lost (they begin anew). */
 
 #ifdef __cplusplus
 }

@@ -92,6 +92,29 @@ uint8_t *KvMemory::hostPage(uint32_t group, kv::PageId id) {
   return host.data() + uint64_t(id) * groups[group].pages.pageBytes();
 }
 
+kv::PageMemory KvMemory::describe(const DeviceFacts &device) const {
+  kv::PageMemory all{.base = pages.data(),
+                     .bytes = pages.size(),
+                     .onHost = device.hostMemory,
+                     .device = std::string(toString(device.kind)),
+                     .deviceOrdinal = device.ordinal,
+                     .groups = {}};
+  for (const LayerGroup &group : groups) {
+    uint64_t keyRow = uint64_t(group.keyDim) * bytesOf(group.type);
+    all.groups.push_back({.pageBytes = group.pages.pageBytes(),
+                          .layers = group.layers,
+                          .layerBytes = group.layerBytes(),
+                          .keyBytes = keyRow * group.kvHeads * group.pages.pageSize,
+                          .slots = group.pages.pageSize,
+                          .heads = group.kvHeads,
+                          .keyDim = group.keyDim,
+                          .valueDim = group.valueDim,
+                          .type = std::string(toString(group.type)),
+                          .headMajor = group.kvOrder == bundle::KvOrder::HeadMajor});
+  }
+  return all;
+}
+
 Status KvMemory::applyTables(const StepInput &input, Stream &stream) {
   for (const step::Delta &delta : input.deltas()) {
     Table &table = tables[delta.group];
