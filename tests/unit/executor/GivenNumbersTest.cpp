@@ -116,6 +116,21 @@ TEST_F(GivenNumbers, AnArrayThatTheGroupLacksIsRefusedByKernelAndName) {
   expectServed("tensor<4xi32>");
 }
 
+// Scales stay with their pages (KvQuantised.*); kernels that read them are not served yet.
+TEST_F(GivenNumbers, PagesWithScalesAreRefusedAndOthersServed) {
+  wanted.groups[0].numbers["arg0"] = int64_t{20};
+  wanted.groups[0].pages.scaleBytes = 64;
+  EXPECT_EQ(refusal("i32"),
+            "Unsupported: pages of layer group 0 have 64 bytes of scales, which no kernel of a "
+            "server reads or writes; serve a cache that is not quantised, with scaleBytes 0");
+  wanted.groups[0].pages.scaleBytes = 0;
+  wanted.groups[0].pages.dataBytes -= 1;
+  EXPECT_EQ(refusal("i32"),
+            "InvalidArgument: pages of layer group 0 have 4095 bytes; its 2 layers need 4096");
+  wanted.groups[0].pages.dataBytes = 0;
+  expectServed("i32");
+}
+
 TEST_F(GivenNumbers, OfTheCApiAreRefusedAndUsedAlike) {
   KernelSource kernels = sourceOf("i32");
   auto create = [&](llmopt_code code) {
