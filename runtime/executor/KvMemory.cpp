@@ -21,10 +21,11 @@ Status checkGroup(const LayerGroup &group, const kv::GroupSpec &spec, size_t ind
                            "for the block manager; give both the same",
                            index);
   if (spec.scaleBytes)
-    return makeStatus(StatusCode::Unsupported,
-                      "pages of layer group {} have {} bytes of scales, which no kernel of a server "
-                      "reads or writes; serve a cache that is not quantised, with scaleBytes 0",
-                      index, spec.scaleBytes);
+    return makeStatus(
+        StatusCode::Unsupported,
+        "pages of layer group {} have {} bytes of scales, which no kernel of a server "
+        "reads or writes; serve a cache that is not quantised, with scaleBytes 0",
+        index, spec.scaleBytes);
   uint64_t wanted = group.layers.size() * group.layerBytes();
   if (spec.dataBytes != wanted || wanted == 0)
     return invalidArgument("pages of layer group {} have {} bytes; its {} layers need {}", index,

@@ -70,7 +70,7 @@ void Scheduler::offerPages(uint32_t slot, FinishReason reason) {
   uint32_t tokens = blocks.committedTokens(request.sequence);
   OutgoingKv outgoing{handleOf(slot), transfer, tokens, request.peerTag,
                       pagesOf(request.sequence, 0, tokens)};
-  if (config.connector->offer(outgoing))
+  if (config.connector->offer(outgoing) && !mutant(SchedulerMutant::SentUnpinned))
     blocks.startTransfer(transfer);
   else
     blocks.endTransfer(transfer);
