@@ -80,6 +80,18 @@ StatusOr<std::vector<bundle::Program>> llmopt::runtime::capi::familyOf(const voi
   return bundle::deserializeFamily({static_cast<const uint8_t *>(bytes), size});
 }
 
+Status llmopt::runtime::capi::takeNumbers(const llmopt_number *numbers, size_t count,
+                                          std::map<std::string, ScalarValue, std::less<>> &values) {
+  for (size_t i = 0; i < count; ++i) {
+    llmopt_number number;
+    LLMOPT_RETURN_IF_ERROR(takeAt(numbers, i, "a number", number));
+    LLMOPT_RETURN_IF_ERROR(notNull(number.name, "the name of a number"));
+    values[number.name] =
+        number.is_integer ? ScalarValue(number.integer) : ScalarValue(number.real);
+  }
+  return {};
+}
+
 extern "C" {
 
 uint32_t llmopt_api_version(void) { return LLMOPT_API_VERSION; }
@@ -154,13 +166,7 @@ llmopt_status *llmopt_kernel_run(llmopt_kernel *kernel, const llmopt_array *arra
       LLMOPT_RETURN_IF_ERROR(takeAt(arrays, i, "an array", array));
       LLMOPT_RETURN_IF_ERROR(addArray(array, arguments));
     }
-    for (size_t i = 0; i < numbers_n; ++i) {
-      llmopt_number number;
-      LLMOPT_RETURN_IF_ERROR(takeAt(numbers, i, "a number", number));
-      LLMOPT_RETURN_IF_ERROR(notNull(number.name, "the name of a number"));
-      arguments.scalars[number.name] =
-          number.is_integer ? ScalarValue(number.integer) : ScalarValue(number.real);
-    }
+    LLMOPT_RETURN_IF_ERROR(takeNumbers(numbers, numbers_n, arguments.scalars));
     return kernel->session.run(kernel->program, arguments);
   });
 }

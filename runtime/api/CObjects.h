@@ -62,6 +62,8 @@ inline Status notNull(const void *pointer, const char *name) {
 }
 
 StatusOr<bundle::ElementType> typeOf(llmopt_type type);
+Status takeNumbers(const llmopt_number *numbers, size_t count,
+                   std::map<std::string, ScalarValue, std::less<>> &values);
 StatusOr<std::vector<bundle::Program>> familyOf(const void *bundle, size_t bytes);
 
 } // namespace llmopt::runtime::capi

@@ -91,6 +91,7 @@ Status takeGroups(const llmopt_server_options &from, ServerOptions &options) {
                        : given.chunk ? kv::GroupKind::Chunked
                                      : kv::GroupKind::Full;
     group.appendKernel = given.append_kernel;
+    LLMOPT_RETURN_IF_ERROR(takeNumbers(given.numbers, given.numbers_n, group.numbers));
   }
   for (size_t i = 0; i < from.rules_n; ++i) {
     llmopt_kernel_rule given;

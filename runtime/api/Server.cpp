@@ -35,6 +35,7 @@ ExecutorOptions executorOptions(ServerOptions &options) {
   made.draftTrees = scheduler.draftTrees();
   made.plan = options.plan;
   made.captures = options.captures;
+  made.pageUser = scheduler.connector;
   return made;
 }
 

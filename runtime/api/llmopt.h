@@ -19,13 +19,20 @@
 extern "C" {
 #endif
 
+/* An enum of a caller may hold any int: what it is not allowed to be is refused, not undefined. */
+#ifdef __cplusplus
+#define LLMOPT_INT_ENUM : int
+#else
+#define LLMOPT_INT_ENUM
+#endif
+
 #define LLMOPT_API_VERSION 1
 /* LLMOPT_API_VERSION of the library. */
 uint32_t llmopt_api_version(void);
 
 /* ---- Status */
 
-typedef enum llmopt_code {
+typedef enum llmopt_code LLMOPT_INT_ENUM {
   LLMOPT_OK = 0,
   LLMOPT_INVALID_ARGUMENT = 1,   /* wrong on every machine */
   LLMOPT_NOT_FOUND = 2,          /* a named file or array is not there */
@@ -59,7 +66,7 @@ llmopt_status *llmopt_kernel_load(llmopt_device *device, const void *bundle, siz
                                   llmopt_kernel **kernel);
 void llmopt_kernel_free(llmopt_kernel *kernel);
 
-typedef enum llmopt_type {
+typedef enum llmopt_type LLMOPT_INT_ENUM {
   LLMOPT_F32 = 0,
   LLMOPT_F16 = 1,
   LLMOPT_BF16 = 2,
@@ -98,7 +105,11 @@ llmopt_status *llmopt_kernel_run(llmopt_kernel *kernel, const llmopt_array *arra
 
 /* ---- Server */
 
-typedef enum llmopt_phase { LLMOPT_PREFILL = 0, LLMOPT_DECODE = 1, LLMOPT_VERIFY = 2 } llmopt_phase;
+typedef enum llmopt_phase LLMOPT_INT_ENUM {
+  LLMOPT_PREFILL = 0,
+  LLMOPT_DECODE = 1,
+  LLMOPT_VERIFY = 2
+} llmopt_phase;
 
 /* Layers that share block tables. window 0 and chunk 0: every earlier key is visible. The kernels'
  * masks may see no key that the group gives back: such a kernel is InvalidArgument. */
@@ -110,7 +121,12 @@ typedef struct llmopt_layer_group {
   uint32_t query_heads, kv_heads, key_dim, value_dim;
   uint32_t page_size, window, sink;
   const char *append_kernel;
-  uint32_t chunk; /* keys of the query's own chunk of so many positions; not with a window */
+  uint32_t chunk;    /* keys of the query's own chunk of so many positions; not with a window */
+  uint32_t reserved; /* padding of earlier versions: not read */
+  /* Of the kernels of all its layers: other values than the specs', and those that a spec has no
+   * value for. A kernel that wants one which is not here is InvalidArgument. */
+  const llmopt_number *numbers;
+  size_t numbers_n;
 } llmopt_layer_group;
 
 /* Rows of a phase with min_queries to max_queries tokens run on a kernel of the name. */
@@ -170,7 +186,7 @@ typedef llmopt_status *(*llmopt_kernel_source)(void *user, const char *name, con
 
 /* Who of the waiting is admitted next; ties by arrival. A request that has waited long stands above
  * all, whatever the policy. */
-typedef enum llmopt_policy {
+typedef enum llmopt_policy LLMOPT_INT_ENUM {
   LLMOPT_FCFS = 0,
   LLMOPT_PRIORITY = 1,          /* the lowest llmopt_request.priority */
   LLMOPT_LONGEST_PREFIX = 2,    /* the most tokens in the prefix cache */
@@ -266,7 +282,7 @@ llmopt_status *llmopt_server_abort(llmopt_server *server, uint64_t id);
  * failure is final. */
 llmopt_status *llmopt_server_advance(llmopt_server *server, int32_t *busy);
 
-typedef enum llmopt_event_kind {
+typedef enum llmopt_event_kind LLMOPT_INT_ENUM {
   LLMOPT_EVENT_NONE = 0, /* all events were taken */
   LLMOPT_EVENT_TOKEN = 1,
   LLMOPT_EVENT_FINISH = 2 /* the request's last; `reason` says why */
@@ -293,7 +309,7 @@ llmopt_status *llmopt_server_reset_cache(llmopt_server *server);
 
 /* For a router in front: which blocks of prompts this server's prefix cache holds. Hashes are
  * equal on servers with the same cache_seed. */
-typedef enum llmopt_cache_event_kind {
+typedef enum llmopt_cache_event_kind LLMOPT_INT_ENUM {
   LLMOPT_CACHE_NONE = 0,    /* all events were taken */
   LLMOPT_CACHE_STORED = 1,  /* `block` behind `parent` can be hit */
   LLMOPT_CACHE_REMOVED = 2, /* `block` cannot be hit any more */
@@ -315,8 +331,9 @@ llmopt_server_cached_blocks(llmopt_server *server,
                             void (*visit)(void *user, uint64_t block, uint64_t parent), void *user);
 
 /* What the C++ API has and this one has not: token filters, drafts (of the host and of the device),
- * prompt log-probabilities, KV from other machines, latent layer groups, the step timeline, and the
- * choice of what becomes of requests when the device is lost (they begin anew). */
+ * prompt log-probabilities, KV from other machines, latent layer groups, further arrays of kernels
+ * (logits of a sink, values for each head), the step timeline, and the choice of what becomes of
+ * requests when the device is lost (they begin anew). */
 
 #ifdef __cplusplus
 }

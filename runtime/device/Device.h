@@ -40,6 +40,7 @@ struct DeviceFacts {
   std::string driver;       ///< name and version; empty where there is none
   uint32_t units = 1;       ///< threads of the CPU's pool, multiprocessors of a GPU
   uint64_t memoryBytes = 0; ///< 0: not known
+  uint32_t ordinal = 0;     ///< among the devices of its kind
   /// Device pointers are host pointers: arrays need no copy.
   bool hostMemory = false;
 };

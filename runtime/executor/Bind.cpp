@@ -4,6 +4,7 @@
 #include "runtime/executor/Mover.h"
 
 #include <algorithm>
+#include <utility>
 
 using namespace llmopt::runtime;
 
@@ -64,6 +65,29 @@ Status checkExtras(const LayerKernels::Group &loaded, const LayerGroup &group, u
   return {};
 }
 
+/// What a kernel wants beyond what each step has is in its group's numbers and arrays; of the
+/// arrays, the planner reads values for each head.
+Status checkGiven(const bundle::Program &program, const CallArguments &given, bool hostMemory) {
+  for (const bundle::Scalar &scalar : program.scalars)
+    if (scalar.required && !given.scalars.contains(scalar.name))
+      return invalidArgument("it wants a number '{}', for which its spec has no value; write one "
+                             "into the spec, or give one in the group's numbers",
+                             scalar.name);
+  for (const bundle::Buffer &buffer : program.buffers) {
+    auto array = given.arrays.find(buffer.name);
+    if (array == given.arrays.end() && !buffer.nullable && buffer.role < BufferRole::ItemOffsets)
+      return invalidArgument("it wants an array '{}' ({}), which no step has; give one for each "
+                             "layer in the group's extraArrays",
+                             buffer.name, toString(buffer.role));
+    if (array != given.arrays.end() && buffer.role == BufferRole::PerHead && !hostMemory &&
+        !array->second.host)
+      return invalidArgument("its array '{}' lies in device memory and the planner reads it; give "
+                             "its host copy as well (ArrayRef::host)",
+                             buffer.name);
+  }
+  return {};
+}
+
 } // namespace
 
 ModelExecutor::ModelExecutor(std::shared_ptr<Device> device, ExecutorOptions options,
@@ -115,7 +139,14 @@ StatusOr<std::unique_ptr<ModelExecutor>> ModelExecutor::create(std::shared_ptr<D
   return made;
 }
 
+/// Before the memory goes.
+void ModelExecutor::detachPages() {
+  if (std::exchange(attached, false))
+    options.pageUser->detach();
+}
+
 Status ModelExecutor::open() {
+  detachPages();
   calls.clear();
   memory = KvMemory();
   StatusOr<std::unique_ptr<Stream>> made = device->createStream();
@@ -133,7 +164,12 @@ Status ModelExecutor::open() {
     LLMOPT_RETURN_IF_ERROR(bindGroup(g));
   LLMOPT_RETURN_IF_ERROR(captureBuckets());
   count();
-  return stream->synchronize();
+  LLMOPT_RETURN_IF_ERROR(stream->synchronize());
+  if (!options.pageUser)
+    return {};
+  Status taken = options.pageUser->attach(memory.describe(device->facts()));
+  attached = taken.ok();
+  return taken.withContext("the memory of pages could not be attached");
 }
 
 /// Plans must be on the device before work is captured: of no rows, to begin with.
@@ -294,24 +330,30 @@ Status ModelExecutor::bindGroup(uint32_t g) {
   if (!slots)
     return slots.status();
   of.slots = *std::move(slots);
-  auto bind = [&](std::shared_ptr<DeviceProgram> program,
+  bool hostMemory = device->facts().hostMemory;
+  auto bind = [&](const std::shared_ptr<DeviceProgram> &program,
                   const LayerCall::Room &room) -> StatusOr<LayerCall> {
     std::vector<CallArguments> arguments;
-    for (uint32_t layer = 0; layer < layerCount; ++layer)
+    for (uint32_t layer = 0; layer < layerCount; ++layer) {
       arguments.push_back(argumentsOf(g, layer, program->program()));
-    return LayerCall::bind(*device, std::move(program), arguments, room, options.plan);
+      LLMOPT_RETURN_IF_ERROR(checkGiven(program->program(), arguments.back(), hostMemory));
+    }
+    return LayerCall::bind(*device, program, arguments, room, options.plan);
+  };
+  auto named = [&](const Status &failed, const std::string &kernel) {
+    return failed.withContext(fmt::format("kernel '{}' of layer group {}", kernel, g));
   };
   uint32_t places = options.stepsInFlight + 1;
   StatusOr<LayerCall> append = bind(loaded.append, {.places = places});
   if (!append)
-    return append.status();
+    return named(append.status(), options.groups[g].appendKernel);
   of.append = *std::move(append);
   LayerCall::Room room{options.memory.maxSequences, options.maxTokens, options.memory.maxTokens,
                        places};
-  for (const std::shared_ptr<DeviceProgram> &program : loaded.attend) {
-    StatusOr<LayerCall> attend = bind(program, room);
+  for (size_t k = 0; k < loaded.attend.size(); ++k) {
+    StatusOr<LayerCall> attend = bind(loaded.attend[k], room);
     if (!attend)
-      return attend.status();
+      return named(attend.status(), loaded.attendNames[k]);
     of.attend.push_back(*std::move(attend));
   }
   LLMOPT_RETURN_IF_ERROR(checkMasks(g));

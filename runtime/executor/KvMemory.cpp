@@ -20,11 +20,16 @@ Status checkGroup(const LayerGroup &group, const kv::GroupSpec &spec, size_t ind
     return invalidArgument("layer group {} has another page specification for the executor than "
                            "for the block manager; give both the same",
                            index);
+  if (spec.scaleBytes)
+    return makeStatus(
+        StatusCode::Unsupported,
+        "pages of layer group {} have {} bytes of scales, which no kernel of a server "
+        "reads or writes; serve a cache that is not quantised, with scaleBytes 0",
+        index, spec.scaleBytes);
   uint64_t wanted = group.layers.size() * group.layerBytes();
-  if (spec.scaleBytes || spec.dataBytes != wanted || wanted == 0)
-    return invalidArgument("pages of layer group {} have {} bytes and {} of scales; its {} layers "
-                           "need {} and none",
-                           index, spec.dataBytes, spec.scaleBytes, group.layers.size(), wanted);
+  if (spec.dataBytes != wanted || wanted == 0)
+    return invalidArgument("pages of layer group {} have {} bytes; its {} layers need {}", index,
+                           spec.dataBytes, group.layers.size(), wanted);
   return {};
 }
 
@@ -90,6 +95,29 @@ uint8_t *KvMemory::page(uint32_t group, kv::PageId id) const {
 
 uint8_t *KvMemory::hostPage(uint32_t group, kv::PageId id) {
   return host.data() + uint64_t(id) * groups[group].pages.pageBytes();
+}
+
+kv::PageMemory KvMemory::describe(const DeviceFacts &device) const {
+  kv::PageMemory all{.base = pages.data(),
+                     .bytes = pages.size(),
+                     .onHost = device.hostMemory,
+                     .device = std::string(toString(device.kind)),
+                     .deviceOrdinal = device.ordinal,
+                     .groups = {}};
+  for (const LayerGroup &group : groups) {
+    uint64_t keyRow = uint64_t(group.keyDim) * bytesOf(group.type);
+    all.groups.push_back({.pageBytes = group.pages.pageBytes(),
+                          .layers = group.layers,
+                          .layerBytes = group.layerBytes(),
+                          .keyBytes = keyRow * group.kvHeads * group.pages.pageSize,
+                          .slots = group.pages.pageSize,
+                          .heads = group.kvHeads,
+                          .keyDim = group.keyDim,
+                          .valueDim = group.valueDim,
+                          .type = std::string(toString(group.type)),
+                          .headMajor = group.kvOrder == bundle::KvOrder::HeadMajor});
+  }
+  return all;
 }
 
 Status KvMemory::applyTables(const StepInput &input, Stream &stream) {

@@ -10,6 +10,7 @@
 #include "runtime/executor/LayerKernels.h"
 #include "runtime/executor/StepRows.h"
 #include "runtime/kv/Admission.h"
+#include "runtime/kv/PageMemory.h"
 #include "runtime/kv/PageMover.h"
 #include "runtime/kv/PoolLayout.h"
 #include "runtime/plan/cascade/SharedPrefixes.h"
@@ -54,6 +55,9 @@ public:
   /// one pool, `keys` is that pool.
   ArrayRef keys(uint32_t group, uint32_t layer) const;
   ArrayRef values(uint32_t group, uint32_t layer) const;
+
+  /// For those who read or write pages beside the executor.
+  kv::PageMemory describe(const DeviceFacts &device) const;
 
   uint32_t columns(uint32_t group) const { return tables[group].columns; }
   /// Which sequences begin with the same pages.

@@ -13,6 +13,7 @@ ModelExecutor::~ModelExecutor() {
   wake.notify_all();
   if (thread.joinable())
     thread.join();
+  detachPages();
 }
 
 kv::PageMover *ModelExecutor::mover() { return pageMover.get(); }

@@ -51,6 +51,7 @@ struct ExecutorOptions {
   PlanOptions plan = {.workers = 0, .cascadeLevels = 2};
   std::vector<CaptureBucket> captures;
   KvMemoryChecks checks;
+  kv::PageMemoryUser *pageUser = nullptr; ///< outlives the executor
 };
 
 class ModelExecutor : public Executor {
@@ -106,6 +107,7 @@ private:
   Status bindGroup(uint32_t group);
   Status checkMasks(uint32_t group) const;
   Status captureBuckets();
+  void detachPages();
   LayerArrays layerArrays() const {
     return {query.data(), key.data(), value.data(), output.data()};
   }
@@ -129,6 +131,7 @@ private:
   LayerKernels kernels;
   std::unique_ptr<Stream> stream;
   KvMemory memory;
+  bool attached = false; ///< the user of pages knows of the memory
   std::vector<GroupCalls> calls;
   Captures captures;
   std::vector<Captures::LayerPlace> layers; ///< of the model

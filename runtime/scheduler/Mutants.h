@@ -35,6 +35,7 @@ enum class SchedulerMutant : uint8_t {
   ForksForgotten,      ///< samples wait for one that has ended
   ForkedLate,          ///< samples share the answer of the first
   LateNoteCounts,      ///< a note for a transfer that is over acts on whoever receives now
+  SentUnpinned,        ///< pages that a peer reads are given to others
   FinishUnheard,       ///< nobody is told of an end by length
   SteadyTooLong,       ///< a row is steady where it needs a page, or ends the answer
   SteadyRowsForgotten, ///< who is steady no more has forgotten its rows in flight

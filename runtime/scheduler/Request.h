@@ -2,6 +2,7 @@
 #pragma once
 
 #include "runtime/kv/Admission.h"
+#include "runtime/kv/PageMemory.h"
 #include "runtime/kv/Prompt.h"
 #include "runtime/metrics/Metrics.h"
 
@@ -49,6 +50,9 @@ struct RequestParams {
   /// First tokens of the prompt whose KV another machine has: they come through the
   /// scheduler's KvConnector, as far as they are not cached here.
   uint32_t remoteTokens = 0;
+  /// When it has ended, by its length or a stop token, its pages are offered to the KvConnector.
+  bool forPeer = false;
+  uint64_t peerTag = 0; ///< by which the KvConnector knows the request
   /// Images, sounds, ... that tokens of the prompt stand for; in order, none over another. Copied.
   std::span<const kv::MediaSpan> media;
   kv::CacheKey key;              ///< what else decides the values in its pages
@@ -66,27 +70,57 @@ public:
   virtual void onFinish(RequestHandle request, FinishReason reason, int64_t nowNs) = 0;
 };
 
+/// A page with tokens of a transfer: those at positions [index * slots, (index + 1) * slots) of its
+/// request. Where its bytes lie says the memory that the connector was attached to.
+struct TransferPage {
+  uint32_t group = 0, index = 0;
+  kv::PageId page = kv::kNoPage;
+};
+
 /// Pages of a request for which another machine is to write tokens
-/// [first, first + count) of its prompt: BlockManager::pageAt tells which.
+/// [first, first + count) of its prompt. `first` is the start of a page in each group.
 struct IncomingKv {
   RequestHandle request;
   kv::TransferId transfer;
   kv::SequenceId sequence;
   uint32_t first = 0, count = 0;
+  uint64_t peerTag = 0;
+  std::span<const TransferPage> pages = {}; ///< during the call; of a window those it has
 };
 
-/// Brings KV from another machine. Called in Scheduler::schedule and when a request ends; must
-/// not call the scheduler back. Of a transfer that was taken the scheduler hears once how it ended
-/// (Scheduler::transferDone or transferFailed), however late: until then its pages are nobody
-/// else's.
-class KvConnector {
+/// Pages of a request that has ended, for another machine to read: of its prompt and answer the
+/// first `tokens` tokens, which are all but the last.
+struct OutgoingKv {
+  RequestHandle request;
+  kv::TransferId transfer;
+  uint32_t tokens = 0;
+  uint64_t peerTag = 0;
+  std::span<const TransferPage> pages = {}; ///< during the call; of a window those it has
+};
+
+/// Brings KV from another machine, and takes it there. Outlives the scheduler and the executor.
+///
+/// Memory. Behind a `Server` it is told where pages lie (kv::PageMemoryUser); they are its peers'
+/// to read or write from `start` or from an accepted `offer` on, until it has said how the transfer
+/// ended, and in no case after `detach`. What it writes must be visible to the device before that
+/// note. Of a last page it may write the slots behind the transfer's tokens too.
+///
+/// Calls. `start` comes in Scheduler::schedule, `cancel` and `offer` when a request ends; none may
+/// call the scheduler back. Of a transfer that was taken the scheduler hears once how it ended
+/// (Scheduler::transferDone or transferFailed; of one that goes out both mean the same), however
+/// late: until then its pages are nobody else's.
+class KvConnector : public kv::PageMemoryUser {
 public:
-  virtual ~KvConnector() = default;
+  Status attach(const kv::PageMemory &) override { return {}; }
+  void detach() override {}
   /// The pages are reserved. False: the transfer is not taken, the request computes its prompt.
   virtual bool start(const IncomingKv &incoming) = 0;
   /// The request has ended, or lost its pages: nothing is wanted any more. The peer may still
   /// write until it is said to have ended.
   virtual void cancel(kv::TransferId transfer) = 0;
+  /// A request with `forPeer` has ended. True: its pages stay until the transfer is said to have
+  /// ended. Not called where as many transfers are under way as may be.
+  virtual bool offer(const OutgoingKv &) { return false; }
 };
 
 /// Proposes drafts on the host. A request gets host drafts only when none of its rows is

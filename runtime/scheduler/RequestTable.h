@@ -37,6 +37,7 @@ struct alignas(64) Request {
   bool greedy : 1 = true;
   bool promptLogprobs : 1 = false;
   bool filtered : 1 = false; ///< has a filter
+  bool forPeer : 1 = false;  ///< its pages are offered to the connector
   uint8_t priority = 0, stopCount = 0;
   uint32_t generation = 0;
   uint32_t computed = 0;
@@ -67,7 +68,8 @@ struct alignas(64) Request {
   uint32_t nextFork = kNone;  ///< ... in a list
   uint32_t forks = 0;         ///< how many
   kv::TransferId transfer;    ///< while it is receiving
-  uint32_t remoteTokens = 0;  ///< to come through the connector; 0 once it was tried
+  uint64_t peerTag = 0;
+  uint32_t remoteTokens = 0; ///< to come through the connector; 0 once it was tried
 
   // What comes and goes with it.
   uint32_t matched = 0;                  ///< of tokens, when last looked up in the cache

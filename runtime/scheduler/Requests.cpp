@@ -133,6 +133,8 @@ uint32_t Scheduler::addRequest(const RequestParams &params, int64_t nowNs) {
   request.outputLimit = params.maxNewTokens;
   request.adapter = params.adapter;
   request.remoteTokens = params.remoteTokens;
+  request.forPeer = params.forPeer && config.connector;
+  request.peerTag = params.peerTag;
   request.arrival = arrivals++;
   request.submitStep = launched;
   request.arrivalNs = nowNs;
@@ -268,6 +270,8 @@ void Scheduler::endRequest(uint32_t slot, FinishReason reason, int64_t nowNs) {
   }
   passForks(slot);
   stopReceiving(request);
+  if (request.forPeer)
+    offerPages(slot, reason);
   // Pages that a row in flight may still touch stay pending in the block manager.
   if (blocks.alive(request.sequence) && !mutant(SchedulerMutant::PagesKept))
     blocks.finish(request.sequence);

@@ -69,7 +69,7 @@ struct SchedulerOptions {
   uint32_t hostDrafts = 0;     ///< most drafts that `draftSource` may propose
   bool hostDraftTrees = false; ///< they may branch; else a proposal ends before the first that does
   DraftSource *draftSource = nullptr;
-  KvConnector *connector = nullptr; ///< for RequestParams::remoteTokens
+  KvConnector *connector = nullptr; ///< for RequestParams::remoteTokens and forPeer
 
   uint32_t maxDraft() const {
     uint32_t device = uint32_t(deviceDrafts.size());
@@ -241,6 +241,8 @@ private:
   // Transfers.cpp
   bool tryReceive(uint32_t slot);
   void stopReceiving(Request &request);
+  std::span<const TransferPage> pagesOf(kv::SequenceId sequence, uint32_t begin, uint32_t end);
+  void offerPages(uint32_t slot, FinishReason reason);
 
   // Preempt.cpp
   kv::Demand mostDemand(uint32_t tokens, uint32_t rows) const;
@@ -330,7 +332,8 @@ private:
   kv::Demand promised;         ///< what running requests will want, while waiters are admitted
   std::vector<uint32_t> tried; ///< waiters that did not fit in this step
   std::vector<uint32_t> preempting;
-  std::vector<uint32_t> receivers; ///< who is receiving
+  std::vector<uint32_t> receivers;         ///< who is receiving
+  std::vector<TransferPage> transferPages; ///< of the transfer that the connector is told of
   std::vector<kv::Token> draftTokens;
   std::vector<int16_t> draftParents;
 

@@ -23,8 +23,13 @@ bool Scheduler::tryReceive(uint32_t slot) {
     request.remoteTokens = end; // room may be there later
     return false;
   }
-  IncomingKv incoming{handleOf(slot), transfer, admission.sequence, admission.hit.tokens,
-                      admission.newTokens};
+  IncomingKv incoming{handleOf(slot),
+                      transfer,
+                      admission.sequence,
+                      admission.hit.tokens,
+                      admission.newTokens,
+                      request.peerTag,
+                      pagesOf(admission.sequence, admission.hit.tokens, end)};
   if (!config.connector->start(incoming)) {
     blocks.finish(admission.sequence);
     return false;
@@ -39,6 +44,36 @@ bool Scheduler::tryReceive(uint32_t slot) {
   ++counts.transfers;
   receivers.push_back(slot);
   return true;
+}
+
+/// Those with tokens of [begin, end), as far as the sequence has them.
+std::span<const TransferPage> Scheduler::pagesOf(kv::SequenceId sequence, uint32_t begin,
+                                                 uint32_t end) {
+  transferPages.clear();
+  for (uint32_t g = 0; g < blocks.options().groups.size(); ++g) {
+    uint32_t size = blocks.options().groups[g].pageSize;
+    uint32_t last = std::min(blocks.tableSize(sequence, g), (end + size - 1) / size);
+    for (uint32_t page = begin / size; page < last; ++page)
+      if (kv::PageId id = blocks.pageAt(sequence, g, page); id != kv::kNoPage)
+        transferPages.push_back({g, page, id});
+  }
+  return transferPages;
+}
+
+/// A request ends whose pages a peer may want.
+void Scheduler::offerPages(uint32_t slot, FinishReason reason) {
+  Request &request = requests[slot];
+  kv::TransferId transfer;
+  if ((reason != FinishReason::Length && reason != FinishReason::Stop) ||
+      blocks.sendTransfer(request.sequence, transfer) != kv::Reply::Ok)
+    return;
+  uint32_t tokens = blocks.committedTokens(request.sequence);
+  OutgoingKv outgoing{handleOf(slot), transfer, tokens, request.peerTag,
+                      pagesOf(request.sequence, 0, tokens)};
+  if (config.connector->offer(outgoing) && !mutant(SchedulerMutant::SentUnpinned))
+    blocks.startTransfer(transfer);
+  else
+    blocks.endTransfer(transfer);
 }
 
 /// The request ends or loses its pages.

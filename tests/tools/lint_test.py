@@ -188,6 +188,14 @@ class Codes(LintCase):
         self.refuses({**self.tree, "docs/status-codes.md": "## `Gone` in `a.h`\n"}, "no enum 'Gone'")
         self.refuses(self.tree, "the file is missing")
 
+    def test_an_enum_of_answers_without_a_section(self):
+        good = self.table("`Ok`, `Bad` | `Suite.*`")
+        more = "enum class {} : uint8_t {{ No }};\n"
+        self.accepts({**self.tree, **good, "runtime/b.h": more.format("Phase")})
+        for name in ("HaltReason", "LinkStatus", "llmopt_code"):
+            self.refuses({**self.tree, **good, "runtime/b.h": more.format(name)},
+                         f"runtime/b.h:1: the codes of '{name}' have no section")
+
     def test_tables_of_designs(self):
         design = "| what | test (all here) |\n| --- | --- |\n| it fails | `Suite.{}` |\n"
         good = self.table("`Ok`, `Bad` | `Suite.*`")

@@ -333,6 +333,65 @@ class Drivers(ScriptCase):
         self.assertIn("CI=true", out)
 
 
+class Sanitize(ScriptCase):
+    script = "tools/sanitize"
+
+    def setUp(self):
+        super().setUp()
+        self.fake("cmake", "exit 0")
+        self.fake("ctest", 'echo "TSAN=${TSAN_OPTIONS:-} E2E=${LLMOPT_E2E_REQUESTS:-}"; exit 0')
+        compiler = self.root / "build" / "bin" / "llm-opt"
+        compiler.parent.mkdir(parents=True)
+        compiler.write_text("")
+        compiler.chmod(0o755)
+
+    def test_help_and_wrong_arguments(self):
+        self.check_help(self.script)
+        for arguments, message in (((), "no sanitizer is named; thread and address are allowed"),
+                                   (("thread", "address"), "two sanitizers, 'thread' and 'address'")):
+            code, _, err = self.run_script(self.script, *arguments)
+            self.assertEqual(code, 1)
+            self.assertIn(message, err)
+
+    def test_quiet_when_fine(self):
+        for sanitizer, preset in (("thread", "runtime-tsan"), ("address", "runtime-asan")):
+            (self.root / "calls").unlink(missing_ok=True)
+            self.assertEqual(self.run_script(self.script, sanitizer), (0, "", ""))
+            configure, build, test = self.calls()
+            self.assertEqual(configure, f"cmake --preset {preset}")
+            self.assertIn(f"build/sanitize/{sanitizer} ", build)
+            self.assertIn("executor-tests", build)
+            self.assertIn(f"--test-dir {self.root}/build/sanitize/{sanitizer} ", test)
+            self.assertIn(" -R ", test)
+
+    def test_whole(self):
+        self.assertEqual(self.run_script(self.script, "--whole", "thread"), (0, "", ""))
+        _, build, test = self.calls()
+        self.assertTrue(build.endswith("--target all"), build)
+        self.assertNotIn(" -R ", test)
+
+    def test_options_go_to_ctest_and_its_output_is_shown(self):
+        code, out, _ = self.run_script(self.script, "thread", "-R", "Failures", TSAN_OPTIONS="a=1")
+        self.assertEqual(code, 0)
+        self.assertTrue(self.calls()[2].endswith("-R Failures"), self.calls()[2])
+        self.assertRegex(out, "TSAN=.* a=1 E2E=8")
+
+    def test_a_report_is_shown_and_fails(self):
+        self.fake("ctest", "echo a data race; exit 8")
+        code, _, err = self.run_script(self.script, "thread")
+        self.assertEqual(code, 1)
+        self.assertIn("a data race", err)
+        self.assertIn("build/sanitize/thread.log", err)
+
+    def test_the_compiler_is_built_where_it_is_not_there(self):
+        (self.root / "build" / "bin" / "llm-opt").unlink()
+        self.run_script(self.script, "thread")
+        self.assertIn("--target llm-opt", self.calls()[1])
+        (self.root / "calls").unlink()
+        self.run_script(self.script, "thread", LLMOPT_COMPILER="/another/llm-opt")
+        self.assertNotIn("llm-opt", self.calls()[1].replace(str(self.root), ""))
+
+
 class Presets(unittest.TestCase):
     def test_none_spoils_the_folder_of_another(self):
         """A cache keeps what a preset wrote into it, also for a preset that says nothing of it."""

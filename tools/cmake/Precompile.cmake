@@ -3,9 +3,8 @@
 # ours still says what it uses of ours; a build with LLMOPT_PCH=OFF proves the same of theirs.
 #
 # clang alone: it takes files with other macros than the precompiled ones were parsed with.
-# A sanitizer of the runtime alone would want a second set, and has none.
 option(LLMOPT_PCH "Precompile the headers of MLIR, GoogleTest and the standard library" ON)
-if(NOT CMAKE_CXX_COMPILER_ID MATCHES Clang OR LLMOPT_SANITIZE)
+if(NOT CMAKE_CXX_COMPILER_ID MATCHES Clang)
   set(LLMOPT_PCH OFF)
 endif()
 

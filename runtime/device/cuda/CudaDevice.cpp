@@ -60,6 +60,7 @@ Status CudaDevice::describe() {
                .driver = fmt::format("CUDA {}", cuda::versionText(api->version())),
                .units = static_cast<uint32_t>(units),
                .memoryBytes = memory,
+               .ordinal = static_cast<uint32_t>(id),
                .hostMemory = false};
   return {};
 }

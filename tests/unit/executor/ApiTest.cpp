@@ -1,9 +1,8 @@
 // The server behind the C++ API gives the tokens of the sequence alone; what is wrong comes back
-// as a status, and the server goes on. The compiler behind its C API says where a spec is wrong.
+// as a status, and the server goes on.
 #include "CApi.h"
 #include "FailingDevice.h"
 
-#include "codegen/compile/llmopt_compiler.h"
 #include "runtime/api/Server.h"
 
 #include <gtest/gtest.h>
@@ -135,21 +134,6 @@ TEST(Api, MemoryThatLacksIsSaidAndASmallerServerServes) {
       if (event.kind == ServerEvent::Kind::Token)
         answer.push_back(event.token);
   EXPECT_EQ(answer, Alone(model, spec, kGroups).run(prompt, 30).tokens);
-}
-
-TEST(Compiler, SaysWhereASpecIsWrong) {
-  void *bundle = nullptr;
-  size_t bytes = 0;
-  char *message = nullptr;
-  EXPECT_EQ(llmopt_compile("func.func @f(%q: tensor<?x4xq32>)", "cpu", &bundle, &bytes, &message),
-            LLMOPT_INVALID_ARGUMENT);
-  EXPECT_TRUE(std::string(message).starts_with("line 1, column ")) << message;
-  llmopt_compiler_free(message);
-  EXPECT_EQ(llmopt_compile("", "cpu", &bundle, &bytes, &message), LLMOPT_INVALID_ARGUMENT);
-  EXPECT_STREQ(message, "the text has no function with an attn op; write a spec");
-  llmopt_compiler_free(message);
-  EXPECT_EQ(llmopt_compile(nullptr, "cpu", &bundle, &bytes, nullptr), LLMOPT_INVALID_ARGUMENT);
-  EXPECT_EQ(bundle, nullptr);
 }
 
 } // namespace

@@ -1,6 +1,6 @@
 #include "CApi.h"
 
-#include "codegen/compile/llmopt_compiler.h"
+#include "runtime/bundle/BundleIO.h"
 
 #include <stdexcept>
 #include <string_view>
@@ -93,15 +93,12 @@ llmopt_model cModel(CState &s) {
 }
 
 llmopt_status *compiledFor(CState &s, const std::string &text, const void **bundle, size_t *bytes) {
-  void *made = nullptr;
-  char *message = nullptr;
-  if (int code = llmopt_compile(text.c_str(), "cpu", &made, bytes, &message)) {
-    llmopt_status *failed = llmopt_status_new(llmopt_code(code), message);
-    llmopt_compiler_free(message);
-    return failed;
-  }
-  s.bundle.assign(static_cast<uint8_t *>(made), static_cast<uint8_t *>(made) + *bytes);
-  llmopt_compiler_free(made);
+  StatusOr<bundle::Program> program = compileText(text);
+  if (!program)
+    return llmopt_status_new(llmopt_code(program.status().code()),
+                             program.status().message().c_str());
+  s.bundle = bundle::serialize(*program);
+  *bytes = s.bundle.size();
   *bundle = s.bundle.data();
   return nullptr;
 }
@@ -115,18 +112,21 @@ llmopt_status *cSource(void *user, const char *name, const void **bundle, size_t
                      bundle, bytes);
 }
 
-void CApi::SetUp() {
-  take(llmopt_device_open("cpu", &device), LLMOPT_OK);
+CServerParts::CServerParts(const TinyGroup &from, const char *appendKernel,
+                           const char *attendKernel) {
   group.struct_size = sizeof(group);
   group.layers = layers;
   group.layers_n = 2;
   group.query_heads = 4;
   group.kv_heads = 2;
   group.key_dim = group.value_dim = 8;
-  group.page_size = 16;
-  group.append_kernel = "append";
-  rules[0] = {sizeof(rules[0]), 0, LLMOPT_PREFILL, 1, 512, "attend"};
-  rules[1] = {sizeof(rules[1]), 0, LLMOPT_DECODE, 1, 1, "attend"};
+  group.page_size = from.pageSize;
+  group.window = from.window;
+  group.sink = from.sink;
+  group.chunk = from.chunk;
+  group.append_kernel = appendKernel;
+  rules[0] = {sizeof(rules[0]), 0, LLMOPT_PREFILL, 1, 512, attendKernel};
+  rules[1] = {sizeof(rules[1]), 0, LLMOPT_DECODE, 1, 1, attendKernel};
   options.struct_size = sizeof(options);
   options.groups = &group;
   options.groups_n = 1;
@@ -134,6 +134,10 @@ void CApi::SetUp() {
   options.rules_n = 2;
   options.token_budget = 512;
   options.max_length = 1024;
+}
+
+void CApi::SetUp() {
+  take(llmopt_device_open("cpu", &device), LLMOPT_OK);
   model = cModel(own);
 }
 

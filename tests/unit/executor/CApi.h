@@ -33,8 +33,21 @@ llmopt_status *compiledFor(CState &s, const std::string &text, const void **bund
 llmopt_status *cSource(void *user, const char *name, const void **bundle, size_t *bytes);
 llmopt_model cModel(CState &s);
 
-class CApi : public testing::Test {
+/// What a server of the tiny model's two layers is made from: one group, and one kernel for all of
+/// its rows.
+struct CServerParts {
+  CServerParts(const TinyGroup &from, const char *appendKernel, const char *attendKernel);
+  CServerParts(const CServerParts &) = delete; // they point at each other
+
+  uint32_t layers[2] = {0, 1};
+  llmopt_layer_group group = {};
+  llmopt_kernel_rule rules[2] = {};
+  llmopt_server_options options = {};
+};
+
+class CApi : public testing::Test, protected CServerParts {
 protected:
+  CApi() : CServerParts(oneGroup()[0], "append", "attend") {}
   void SetUp() override;
   void TearDown() override;
   /// Checks the code, frees the status and gives its message.
@@ -50,10 +63,6 @@ protected:
   std::string metrics() { return llmopt_server_metrics(server); }
 
   CState own;
-  uint32_t layers[2] = {0, 1};
-  llmopt_layer_group group = {};
-  llmopt_kernel_rule rules[2] = {};
-  llmopt_server_options options = {};
   llmopt_model model = {};
   llmopt_device *device = nullptr;
   llmopt_server *server = nullptr;

@@ -12,7 +12,8 @@ using namespace llmopt::runtime;
 
 class FailingDevice : public Device {
 public:
-  explicit FailingDevice(std::shared_ptr<Device> inner) : inner(std::move(inner)) {}
+  explicit FailingDevice(std::shared_ptr<Device> inner)
+      : inner(std::move(inner)), shown(this->inner->facts()) {}
 
   /// The n-th launch from now on fails; 1 is the next.
   void failLaunchIn(int launches) { untilFailure = launches; }
@@ -27,7 +28,10 @@ public:
   /// More than so many bytes at once are not to be had.
   void limitMemory(size_t bytes) { mostBytes = bytes; }
 
-  const DeviceFacts &facts() const override { return inner->facts(); }
+  /// As if its memory were its own.
+  void hideHostMemory() { shown.hostMemory = false; }
+
+  const DeviceFacts &facts() const override { return shown; }
   StatusOr<DeviceMemory> allocate(size_t bytes) override {
     if (bytes > mostBytes)
       return makeStatus(StatusCode::ResourceExhausted, "no memory for {} bytes", bytes);
@@ -98,6 +102,7 @@ private:
   void release(void *, size_t) noexcept override {} // memory is the inner device's
 
   std::shared_ptr<Device> inner;
+  DeviceFacts shown;
   size_t mostBytes = SIZE_MAX;
   std::atomic<int> untilFailure = 0;
   std::atomic<uint32_t> made = 0, lostUpTo = 0;

@@ -1,9 +1,5 @@
 #include "Specs.h"
 
-#include "codegen/compile/Compile.h"
-
-#include "mlir/Parser/Parser.h"
-
 #include <fmt/format.h>
 
 using namespace llmopt;
@@ -15,19 +11,6 @@ std::string optionsText(const SpecOptions &options) {
   if (options.invariant)
     return " split(length = 256) schedule(keys = 32, batch_invariant)";
   return options.rows ? " schedule(rows = " + std::to_string(options.rows) + ")" : std::string();
-}
-
-mlir::MLIRContext &context() {
-  static mlir::MLIRContext made = [] {
-    mlir::DialectRegistry registry;
-    registerDialects(registry);
-    return mlir::MLIRContext(registry, mlir::MLIRContext::Threading::DISABLED);
-  }();
-  return made;
-}
-
-Status failed(llvm::Error error) {
-  return Status(StatusCode::InvalidArgument, llvm::toString(std::move(error)));
 }
 
 } // namespace
@@ -84,22 +67,6 @@ func.func @alone(%q: tensor<?x?x{0}x{2}xf32>, %k: tensor<?x?x{1}x{2}xf32>,
 }})",
                      options.model.queryHeads, options.model.kvHeads, options.model.headDim,
                      maskOf(group), optionsText(options));
-}
-
-StatusOr<bundle::Program> llmopt::test::compileText(const std::string &text) {
-  static std::map<std::string, bundle::Program> compiled;
-  if (auto found = compiled.find(text); found != compiled.end())
-    return found->second;
-  auto module = mlir::parseSourceString<mlir::ModuleOp>(text, &context());
-  if (!module || specsOf(*module).size() != 1)
-    return invalidArgument("not one spec: {}", text);
-  llvm::Expected<CompileOptions> options = hostOptions();
-  if (!options)
-    return failed(options.takeError());
-  llvm::Expected<bundle::Program> program = compileSpec(specsOf(*module).front(), *options);
-  if (!program)
-    return failed(program.takeError());
-  return compiled[text] = std::move(*program);
 }
 
 LayerGroup llmopt::test::layerGroup(const TinyConfig &model, const TinyGroup &from) {

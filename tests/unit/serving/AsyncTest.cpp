@@ -263,6 +263,11 @@ TEST(Async, ResultsThatBreakTheContractAreRefusedAndChangeNothing) {
   result.rows[0].tokenCount = 1;
   EXPECT_TRUE(story.scheduler->complete(result, 0).ok());
   EXPECT_EQ(story.answers['A'], std::vector<kv::Token>{5});
+  story.abort('A'); // the device has never heard of it
+  story.add('B', {.prompt = 8, .answer = 3});
+  story.runOut();
+  story.expectAnswer('B', 3);
+  story.expectEmpty();
 }
 
 // Requests are steady for long where pages are large: whenever that ends, all tokens since are

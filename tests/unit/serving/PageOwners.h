@@ -20,8 +20,15 @@ struct PageOwner {
 class PageOwners {
 public:
   void write(uint32_t group, int32_t page, PageOwner owner) {
-    if (page >= 0)
-      device[{group, page}] = owner;
+    if (page < 0)
+      return;
+    device[{group, page}] = owner;
+    ++changes[{group, page}];
+  }
+  /// How often its content has changed.
+  uint64_t changesOf(uint32_t group, int32_t page) const {
+    auto found = changes.find({group, page});
+    return found == changes.end() ? 0 : found->second;
   }
   bool mayRead(uint32_t group, int32_t page, uint32_t adapter, char reader) const {
     auto found = device.find({group, page});
@@ -32,14 +39,17 @@ public:
   }
   void copy(uint32_t group, int32_t from, int32_t to) {
     move(device, {group, from}, device, {group, to});
+    ++changes[{group, to}];
   }
   void copyOut(std::span<const llmopt::runtime::kv::PageMove> moves) {
     for (const auto &one : moves)
       move(device, {one.group, one.device}, host, {one.group, one.host});
   }
   void copyIn(std::span<const llmopt::runtime::kv::PageMove> moves) {
-    for (const auto &one : moves)
+    for (const auto &one : moves) {
       move(host, {one.group, one.host}, device, {one.group, one.device});
+      ++changes[{one.group, one.device}];
+    }
   }
 
 private:
@@ -54,6 +64,7 @@ private:
   }
 
   Pages device, host;
+  std::map<Page, uint64_t> changes; ///< of the device's pages
 };
 
 } // namespace llmopt::test

@@ -307,9 +307,15 @@ TEST(Pressure, ALostDeviceEndsRequestsWhereThatIsThePolicy) {
   story.add('A', {.prompt = 12, .answer = 12});
   story.step();
   story.add('B', {.prompt = 8, .answer = 2}); // waits: it had nothing on the device
+  ASSERT_TRUE(story.device->reopen().ok());
   story.scheduler->deviceLost(false, story.now);
   EXPECT_EQ(story.ends, "A:device_failure");
   EXPECT_EQ(story.scheduler->waiting(), 1u);
+  story.add('C', {.prompt = 12, .answer = 3});
+  story.runOut();
+  story.expectAnswer('B', 2);
+  story.expectAnswer('C', 3);
+  story.expectEmpty();
 }
 
 // A failed step: its rows' requests end, nothing of it is hashed, others go on.

@@ -67,6 +67,7 @@ void RandomLoad::add() {
       ask.filter = this;
     if (upTo(4) == 0)
       ask.remote = upTo(50);
+    ask.forPeer = upTo(3) == 0;
   }
   story.addSamples(group, ask);
   for (char each : group) {
@@ -96,9 +97,24 @@ void RandomLoad::peerWorks() {
     EXPECT_TRUE(story.scheduler->transferDone(done.transfer, came));
     over.push_back(done.transfer);
   }
+  if (!outgoing.empty() && upTo(6) == 0)
+    peerHasRead();
   if (!over.empty() && upTo(4) == 0)
     EXPECT_FALSE(story.scheduler->transferDone(over[upTo(uint32_t(over.size()))], 3))
         << "a late note counts";
+}
+
+/// Until now nobody else got the pages.
+void RandomLoad::peerHasRead() {
+  for (const auto &[page, changes] : outgoing.back().pages) {
+    EXPECT_NE(page.page, kv::kNoPage);
+    EXPECT_EQ(story.mover.owners.changesOf(page.group, page.page), changes)
+        << "page " << page.page << " was written while a peer read it";
+  }
+  kv::TransferId transfer = outgoing.back().transfer;
+  outgoing.pop_back();
+  EXPECT_TRUE(story.scheduler->transferDone(transfer, 0));
+  over.push_back(transfer);
 }
 
 void RandomLoad::copiesEnd() {
@@ -239,6 +255,8 @@ void RandomLoad::play(const std::function<bool()> &stop) {
     EXPECT_TRUE(story.scheduler->transferFailed(incoming.back().transfer));
     incoming.pop_back();
   }
+  while (!outgoing.empty())
+    peerHasRead();
   story.mover.finished = UINT64_MAX;
   EXPECT_TRUE(story.scheduler->schedule(story.now).empty());
   uint64_t positions = 0, given = 0, gaps = 0;

@@ -66,6 +66,16 @@ public:
     incoming.push_back(given);
     return true;
   }
+  /// Some are taken, a few at a time.
+  bool offer(const OutgoingKv &given) override {
+    if (outgoing.size() == 2 || upTo(3) == 0)
+      return false;
+    Sent &sent = outgoing.emplace_back();
+    sent.transfer = given.transfer;
+    for (const TransferPage &page : given.pages)
+      sent.pages.emplace_back(page, story.mover.owners.changesOf(page.group, page.page));
+    return true;
+  }
   void cancel(kv::TransferId transfer) override {
     bool known = std::ranges::any_of(incoming, [&](auto &i) { return i.transfer == transfer; });
     EXPECT_TRUE(known) << "a transfer that was not started is cancelled";
@@ -78,6 +88,7 @@ private:
   void add();
   void abortSomebody();
   void peerWorks();
+  void peerHasRead();
   void copiesEnd();
   void peerWrites(const IncomingKv &given);
   void launch();
@@ -99,6 +110,11 @@ private:
   enum class Mask { Awaited, Ready, Used };
   std::map<uint32_t, Mask> masks; ///< of request slots: for the next token
   std::vector<IncomingKv> incoming;
+  struct Sent {
+    kv::TransferId transfer;
+    std::vector<std::pair<TransferPage, uint64_t>> pages; ///< and how often each had changed
+  };
+  std::vector<Sent> outgoing;
   std::vector<kv::TransferId> over;
 };
 

@@ -68,6 +68,7 @@ struct Ask {
   TokenFilter *filter = nullptr;
   bool logprobs = false, greedy = true;
   uint32_t remote = 0; ///< tokens that a peer has
+  bool forPeer = false;
   bool neverInsert = false;
   std::vector<kv::MediaSpan> media = {};
   kv::CacheKey key = {};
@@ -133,6 +134,7 @@ public:
     params.promptLogprobs = ask.logprobs;
     params.greedy = ask.greedy;
     params.remoteTokens = ask.remote;
+    params.forPeer = ask.forPeer;
     params.neverInsert = ask.neverInsert;
     params.media = ask.media;
     params.key = ask.key;
