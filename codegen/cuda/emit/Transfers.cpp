@@ -64,9 +64,6 @@ LogicalResult Printer::print(tile::PagedRowsOp rows) {
 }
 
 LogicalResult Printer::print(tile::LoadOp load) {
-  if (load.getApart())
-    return load.emitOpError() << "names the rows of one slice of " << load.getSlices()
-                              << "; CUDA kernels take the addresses of all of them";
   Value tile = load.getTile();
   Layout layout = layoutOf(tile);
   RankedTensorType type = typeOf(tile);

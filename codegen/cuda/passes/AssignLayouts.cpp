@@ -60,6 +60,15 @@ public:
     func::FuncOp function = getOperation();
     if (!function->hasAttr(tile::kKernelAttr))
       return;
+    WalkResult whole = function.walk([](tile::LoadOp load) {
+      if (!load.getApart())
+        return WalkResult::advance();
+      load.emitOpError() << "names the rows of one of " << load.getSlices()
+                         << " slices; CUDA kernels take the addresses of all of them";
+      return WalkResult::interrupt();
+    });
+    if (whole.wasInterrupted())
+      return signalPassFailure();
     function->setAttr(tile::kWarpsAttr, OpBuilder(function).getI64IntegerAttr(warps));
     if (failed(placeOperands(function, warps)))
       return signalPassFailure();

@@ -26,3 +26,14 @@ func.func @slices(%m: memref<?xbf16>, %n: index) attributes {tile.kernel} {
   tile.store %p, %m[%r] : tensor<32x8xf32>, memref<?xbf16>, tensor<32x1xi64>
   return
 }
+
+// -----
+
+func.func @apart(%m: memref<?xbf16>, %n: index) attributes {tile.kernel} {
+  %r = tile.strided_rows %n, %n, %n : tensor<16x1xi64>
+  // expected-error@+1 {{'tile.load' op names the rows of one of 2 slices; CUDA kernels take the addresses of all of them}}
+  %a = tile.load %m[%r] slices 2 apart(%n) : memref<?xbf16>, tensor<16x1xi64> -> tensor<32x16xbf16>
+  %s = tile.strided_rows %n, %n, %n : tensor<32x1xi64>
+  tile.store %a, %m[%s] : tensor<32x16xbf16>, memref<?xbf16>, tensor<32x1xi64>
+  return
+}

@@ -117,3 +117,16 @@ func.func @bits(%m: memref<?xi1>) {
   } -> tensor<4x4xi32>
   return
 }
+
+// -----
+
+func.func @slices_by_columns(%m: memref<?xf32>, %n: index) {
+  %r = tile.strided_rows %n, %n, %n : tensor<8x1xi64>
+  %a = tile.load %m[%r] : memref<?xf32>, tensor<8x1xi64> -> tensor<8x8xf32, #tile.order<columns>>
+  %b = tile.load %m[%r] : memref<?xf32>, tensor<8x1xi64> -> tensor<8x8xf32>
+  %z = arith.constant dense<0.0> : tensor<8x4xf32, #tile.order<columns>>
+  // expected-error @below {{'tile.mma' op has 2 slices of tiles by columns; the CPU target takes tiles by rows}}
+  %p = tile.mma %a, %b, %z transpose_b slices 2 : tensor<8x8xf32, #tile.order<columns>>, tensor<8x8xf32>, tensor<8x4xf32, #tile.order<columns>>
+  tile.store %p, %m[%r] : tensor<8x4xf32, #tile.order<columns>>, memref<?xf32>, tensor<8x1xi64>
+  return
+}
