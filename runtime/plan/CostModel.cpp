@@ -34,7 +34,6 @@ std::vector<Variant> attendVariants(const Program &program) {
                         .tileRows = kernel.tileRows,
                         .tileKeys = kernel.tileKeys,
                         .heads = kernel.itemHeads,
-                        .units = program.facts.kvHeads / kernel.itemHeads,
                         .costPerTile = kernel.costPerTile,
                         .tileCost = 0,
                         .itemCost = 0,

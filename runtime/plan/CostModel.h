@@ -20,7 +20,7 @@ struct Variant {
   uint32_t kernel; ///< index in Program::kernels
   uint32_t attend; ///< index in Plan::attends
   uint32_t tileRows, tileKeys;
-  uint32_t heads, units; ///< KV heads whose items go together, and how often that makes all
+  uint32_t heads; ///< KV heads whose items go together
   double costPerTile;
   uint64_t tileCost, itemCost; ///< of one head, in units
   int tileShift = -1;          ///< tileKeys is 2 to the power of it; -1: of nothing

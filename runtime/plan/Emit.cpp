@@ -54,12 +54,12 @@ private:
 /// Places of partials, and merges: for one tuple of heads of a block after the other. A part's
 /// partials of a tuple's heads lie one after another, so that what one head needs of them is known
 /// before it is known how many parts there will be.
-class Partials {
+template <bool Tuples> class Partials {
 public:
   explicit Partials(Plan &plan) : plan(plan) { plan.partialRows = 0; }
 
   void beginTuple(const RowBlock &block, uint32_t unit) {
-    heads = block.heads;
+    heads = TupleSizes<Tuples>::heads(block);
     head = unit * heads;
     columnRows = block.columnRows;
     columns = 0;
@@ -80,7 +80,7 @@ public:
     if (!splits)
       return -1;
     uint64_t first = columnRows ? tile->blockRow : 0;
-    return int32_t(base + parts++ * uint64_t{headRows()} * heads + first);
+    return int32_t(base + parts++ * uint64_t{headRows()} * count() + first);
   }
   /// From the slot of a head to that of the next.
   uint32_t slotStep() const {
@@ -99,27 +99,29 @@ public:
       columns = std::max(columns, parts);
     } else {
       plan.partialRows +=
-          uint64_t{parts - mutant(PlanMutant::PartialsShared)} * tile->rowCount * heads;
+          uint64_t{parts - mutant(PlanMutant::PartialsShared)} * tile->rowCount * count();
     }
     if (!tile->shared)
-      for (uint32_t i = 0; i < heads; ++i)
+      for (uint32_t i = 0; i < count(); ++i)
         merge(i);
   }
-  void endTuple() { plan.partialRows += uint64_t{columns} * columnRows * heads; }
+  void endTuple() { plan.partialRows += uint64_t{columns} * columnRows * count(); }
 
 private:
+  /// Heads of the tuple.
+  uint32_t count() const { return Tuples ? heads : 1; }
   /// Rows of a part for one head.
   uint32_t headRows() const { return columnRows ? columnRows : tile->rowCount; }
 
   /// Of the tuple's head `i`.
   void merge(uint32_t i) {
-    uint32_t stride = headRows() * heads;
+    uint32_t stride = headRows() * count();
     uint32_t first = uint32_t(base) + i * headRows() + (columnRows ? tile->blockRow : 0);
     // Two vectors as well: rows and partials go up together.
     static_assert(offsetof(bundle::MergeItem, row) == 0 &&
                   offsetof(bundle::MergeItem, firstPartial) == 12);
-    uint32_t count = parts - mutant(PlanMutant::MergeTooShort);
-    Half low = {tile->firstRow, head + i, tile->record, first}, high = {count, stride, 0, 0};
+    uint32_t splitCount = parts - mutant(PlanMutant::MergeTooShort);
+    Half low = {tile->firstRow, head + i, tile->record, first}, high = {splitCount, stride, 0, 0};
     bundle::MergeItem *out = plan.merges.end();
     for (uint32_t r = 0; r < tile->rowCount; ++r, low += Half{1, 0, 0, 1}) {
       std::memcpy(out + r, &low, sizeof(low));
@@ -136,7 +138,7 @@ private:
   uint32_t above[kMaxCascadeLevels + 2] = {}; ///< parts of the shared tiles above, by level
 };
 
-class LineEmitter {
+template <bool Tuples> class LineEmitter {
 public:
   LineEmitter(PlanContext &context, const Batch &batch, std::span<const LoadCut> cuts, Plan &plan)
       : context(context), batch(batch), cuts(cuts), plan(plan), partials(plan) {
@@ -162,6 +164,10 @@ public:
   }
 
 private:
+  static uint32_t headsOf(const RowBlock &block) { return TupleSizes<Tuples>::heads(block); }
+  uint32_t unitsOf(const RowBlock &block) const {
+    return TupleSizes<Tuples>::units(block, context.facts);
+  }
   void openWorker() {
     for (AttendPlan &attend : plan.attends)
       attend.itemOffsets[worker] = uint32_t(attend.items.size());
@@ -176,15 +182,13 @@ private:
     PlanArray<WorkItem> &items = plan.attends[variant.attend].items;
     const WorkItem item = itemOf(tile, variant.tileKeys);
     Halves halves(item);
-    auto writeRun = [&](uint32_t count) {
-      WorkItem *out = items.end();
-      for (uint32_t i = 0; i < count; ++i, halves.moveHead(1))
-        halves.write(out + i);
-      items.setSize(items.size() + count);
-    };
-    uint32_t units = block.units, heads = block.heads;
+    uint32_t units = unitsOf(block), heads = headsOf(block);
     if (nextCut().place >= place + units) { // most of them
-      writeRun(context.facts.kvHeads);
+      WorkItem *out = items.end();
+      uint32_t all = context.facts.kvHeads;
+      for (uint32_t i = 0; i < all; ++i, halves.moveHead(1))
+        halves.write(out + i);
+      items.setSize(items.size() + all);
       place += units;
       return;
     }
@@ -192,8 +196,11 @@ private:
       while (nextCut() == LoadCut{place, 0})
         openWorker();
       uint32_t run = uint32_t(std::min<uint64_t>(units - unit, nextCut().place - place));
-      writeRun(run * heads);
+      WorkItem *out = items.end();
+      for (uint32_t i = 0; i < run * heads; ++i, halves.moveHead(1))
+        halves.write(out + i);
       unit += run;
+      items.setSize(items.size() + run * heads);
       place += run;
       if (unit < units && nextCut().place == place && nextCut().keyTiles) {
         partials.beginTuple(block, unit);
@@ -206,7 +213,7 @@ private:
   }
 
   void emitBlock(const RowBlock &block) {
-    for (uint32_t unit = 0; unit < block.units; ++unit) {
+    for (uint32_t unit = 0; unit < unitsOf(block); ++unit) {
       partials.beginTuple(block, unit);
       for (uint32_t t = block.firstTile; t < block.endTile; ++t, ++place) {
         while (nextCut() == LoadCut{place, 0})
@@ -220,10 +227,10 @@ private:
         }
         partials.beginTile(tile, false);
         if (tile.visibleTiles || !block.columnRows) {
-          item.kvHead = unit * block.heads;
+          item.kvHead = unit * headsOf(block);
           item.partialSlot = partials.nextSlot();
           uint32_t step = partials.slotStep();
-          for (uint32_t i = 0; i < block.heads; ++i, ++item.kvHead, item.partialSlot += step)
+          for (uint32_t i = 0; i < headsOf(block); ++i, ++item.kvHead, item.partialSlot += step)
             plan.attends[variant.attend].items.push(item);
         }
         partials.endTile();
@@ -257,9 +264,9 @@ private:
       item.keyBegin = item.keyEnd - (early ? variant.tileKeys : 0);
       bool less = to == tile.visibleTiles && mutant(PlanMutant::KeysMissing);
       item.keyEnd = keyAt(to - less);
-      item.kvHead = unit * block.heads;
+      item.kvHead = unit * headsOf(block);
       item.partialSlot = partials.nextSlot();
-      for (uint32_t i = 0; i < block.heads; ++i, ++item.kvHead, item.partialSlot += step) {
+      for (uint32_t i = 0; i < headsOf(block); ++i, ++item.kvHead, item.partialSlot += step) {
         items.push(item);
         // The later heads are cut a key tile behind the first one.
         if (mutant(PlanMutant::CutThroughOneHead) && i > 0 && tile.contiguous()) {
@@ -282,7 +289,7 @@ private:
   const Batch &batch;
   std::span<const LoadCut> cuts;
   Plan &plan;
-  Partials partials;
+  Partials<Tuples> partials;
   uint32_t worker = 1;
   uint64_t place = 0;
 };
@@ -291,12 +298,15 @@ private:
 
 void emitByLoad(PlanContext &context, const Batch &batch, std::span<const LoadCut> cuts,
                 Plan &plan) {
-  LineEmitter(context, batch, cuts, plan).run();
+  if (context.tuples)
+    LineEmitter<true>(context, batch, cuts, plan).run();
+  else
+    LineEmitter<false>(context, batch, cuts, plan).run();
 }
 
 namespace {
 
-class DealtEmitter {
+template <bool Tuples> class DealtEmitter {
 public:
   DealtEmitter(PlanContext &context, const Batch &batch, const SplitByRule &pieces,
                std::span<const uint16_t> workerOf, std::span<uint32_t> next, Plan &plan)
@@ -312,6 +322,10 @@ public:
   }
 
 private:
+  static uint32_t headsOf(const RowBlock &block) { return TupleSizes<Tuples>::heads(block); }
+  uint32_t unitsOf(const RowBlock &block) const {
+    return TupleSizes<Tuples>::units(block, context.facts);
+  }
   /// Where the next item of each worker goes.
   uint32_t *placesOf(const Variant &variant) {
     return next.data() + variant.attend * size_t{plan.workers + 1};
@@ -320,7 +334,7 @@ private:
   /// Where the items of the next tuple go.
   uint32_t takePlaces(const RowBlock &block, uint32_t *places) {
     uint32_t &next = places[*workerOf++];
-    return std::exchange(next, next + block.heads);
+    return std::exchange(next, next + headsOf(block));
   }
 
   /// One tile for each tuple: a part's items differ by head and slot.
@@ -331,11 +345,11 @@ private:
     WorkItem *items = plan.attends[variant.attend].items.data();
     std::span<const Piece> parts = pieces.of(block.firstTile);
     bool split = parts.size() > 1;
-    for (uint32_t unit = 0; unit < block.units; ++unit) {
+    for (uint32_t unit = 0; unit < unitsOf(block); ++unit) {
       partials.beginTuple(block, unit);
       partials.beginTile(tile, split);
       WorkItem item = itemOf(tile, variant.tileKeys);
-      item.kvHead = unit * block.heads;
+      item.kvHead = unit * headsOf(block);
       item.partialSlot = partials.takeSlots(uint32_t(parts.size()));
       uint32_t step = partials.slotStep();
       Halves halves(item);
@@ -344,19 +358,19 @@ private:
         WorkItem *out = items + takePlaces(block, places);
         Halves each = halves;
         each.write(out);
-        for (uint32_t i = 1; i < block.heads; ++i) {
+        for (uint32_t i = 1; i < headsOf(block); ++i) {
           each.moveHead(1);
           each.moveSlot(step);
           each.write(out + i);
         }
-        halves.moveSlot(split ? tile.rowCount * block.heads : 0);
+        halves.moveSlot(split ? tile.rowCount * headsOf(block) : 0);
       }
       partials.endTile();
     }
   }
 
   void emitBlock(const RowBlock &block) {
-    for (uint32_t unit = 0; unit < block.units; ++unit) {
+    for (uint32_t unit = 0; unit < unitsOf(block); ++unit) {
       partials.beginTuple(block, unit);
       for (uint32_t t = block.firstTile; t < block.endTile; ++t) {
         const RowTile &tile = batch.tiles[t];
@@ -369,11 +383,11 @@ private:
           for (const Piece &part : parts) {
             item.keyBegin = part.beginTile * variant.tileKeys;
             item.keyEnd = part.endTile * variant.tileKeys;
-            item.kvHead = unit * block.heads;
+            item.kvHead = unit * headsOf(block);
             item.partialSlot = partials.nextSlot();
             WorkItem *out =
                 plan.attends[variant.attend].items.data() + takePlaces(block, placesOf(variant));
-            for (uint32_t i = 0; i < block.heads; ++i, ++item.kvHead, item.partialSlot += step)
+            for (uint32_t i = 0; i < headsOf(block); ++i, ++item.kvHead, item.partialSlot += step)
               out[i] = item;
           }
         }
@@ -389,7 +403,7 @@ private:
   const uint16_t *workerOf;
   std::span<uint32_t> next;
   Plan &plan;
-  Partials partials;
+  Partials<Tuples> partials;
 };
 
 } // namespace
@@ -410,7 +424,10 @@ void emitDealt(PlanContext &context, const Batch &batch, const SplitByRule &piec
     std::copy_n(begins, workers + 1, attend.itemOffsets.begin());
     attend.items.setSize(begins[workers]);
   }
-  DealtEmitter(context, batch, pieces, workerOf, next, plan).run();
+  if (context.tuples)
+    DealtEmitter<true>(context, batch, pieces, workerOf, next, plan).run();
+  else
+    DealtEmitter<false>(context, batch, pieces, workerOf, next, plan).run();
 }
 
 } // namespace llmopt::runtime

@@ -160,9 +160,8 @@ Status Planner::State::checkLimits(const BatchShape &batch) {
 /// The tiles of a sequence that shares nothing, as a block; `cuts` are its rows.
 void Planner::State::addSequence(const SequenceShape &sequence, uint32_t index) {
   uint32_t row = firstRows[index];
-  const Variant &first = context.variants[cuts[0].variant];
-  RowBlock &block = blocks.emplace_back(
-      RowBlock{.firstTile = uint32_t(tiles.size()), .heads = first.heads, .units = first.units});
+  RowBlock &block = blocks.emplace_back(RowBlock{.firstTile = uint32_t(tiles.size()),
+                                                 .heads = context.variants[cuts[0].variant].heads});
   for (const RowCut &cut : cuts) {
     RowTile &tile = tiles.emplace_back();
     tile.record = tile.sequence = index;
@@ -199,11 +198,7 @@ void Planner::State::addWhole(const SequenceShape &sequence, uint32_t index) {
   tile.endTile = end;
   tile.visibleTiles = end - begin;
   tile.cost = costOf(variant, tile);
-  blocks.push_back({.firstTile = at,
-                    .endTile = at + 1,
-                    .heads = variant.heads,
-                    .units = variant.units,
-                    .cost = tile.cost});
+  blocks.push_back({.firstTile = at, .endTile = at + 1, .heads = variant.heads, .cost = tile.cost});
 }
 
 CascadeRule Planner::State::cascadeRule() const {
@@ -405,6 +400,7 @@ StatusOr<Planner> Planner::create(const Program &program, const PlanOptions &opt
                       .group = facts.kvHeads ? facts.queryHeads / facts.kvHeads : 0,
                       .partialRow = partialRowCost(program),
                       .batchInvariant = invariant,
+                      .tuples = false,
                       .may = {},
                       .keySet = {}};
   if (context.variants.empty() || context.group == 0)
@@ -425,6 +421,8 @@ StatusOr<Planner> Planner::create(const Program &program, const PlanOptions &opt
                       room.items, room.rows, room.sequences, room.merges, kMaxU32);
   if (invariant)
     keepInvariantVariants(context.variants);
+  context.tuples = std::any_of(context.variants.begin(), context.variants.end(),
+                               [](const Variant &variant) { return variant.heads > 1; });
   try {
     return Planner(std::make_unique<State>(program, options, limits, *rule, std::move(context)));
   } catch (const std::bad_alloc &) {

@@ -43,11 +43,16 @@ struct RowBlock {
   uint32_t firstTile = 0, endTile = 0;
   uint32_t columnRows = 0; ///< rows of a column of partials; 0: nothing is shared
   uint32_t heads = 1;      ///< of a tuple: a multiple of Variant::heads of its tiles
-  uint32_t units = 0;      ///< tuples
-  uint32_t reserved = 0;
-  uint64_t cost = 0; ///< of one head
+  uint64_t cost = 0;       ///< of one head
+};
 
-  uint64_t tupleCost() const { return cost * heads; }
+/// Sizes of a block's tuples. Most programs have none: theirs are constants, so that their plans
+/// take no longer for it.
+template <bool Tuples> struct TupleSizes {
+  static uint32_t heads(const RowBlock &block) { return Tuples ? block.heads : 1; }
+  static uint32_t units(const RowBlock &block, const bundle::AttentionFacts &facts) {
+    return Tuples ? facts.kvHeads / block.heads : facts.kvHeads;
+  }
 };
 
 /// What the planner's steps share.
@@ -58,6 +63,7 @@ struct PlanContext {
   uint32_t group;                ///< query heads of a KV head
   uint64_t partialRow;           ///< cost of a partial row
   bool batchInvariant;
+  bool tuples; ///< some variant takes several heads together
 
   ClosedBounds may;
   bool closed = false;   ///< `may` has its closed form

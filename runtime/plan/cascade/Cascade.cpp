@@ -311,7 +311,6 @@ void Cascade::placeChild(Build &build, const Part &part) {
       block.endTile = uint32_t(build.tiles.size());
       for (uint32_t t = block.firstTile; t < block.endTile; ++t)
         block.heads = std::lcm(block.heads, context.variantOf(build.tiles[t]).heads);
-      block.units = context.facts.kvHeads / block.heads;
       build.blocks.push_back(block);
       build.blockRows += rows;
     }

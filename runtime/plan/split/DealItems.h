@@ -34,13 +34,18 @@ private:
   struct Lot {
     uint64_t cost; ///< of a tuple
     uint32_t first, stride, attend;
-    uint32_t heads, units; ///< as RowBlock
+    uint32_t heads; ///< of a tuple
   };
   static constexpr uint32_t kSizes = 512;
 
+  template <bool Tuples>
+  std::span<const uint16_t> dealLots(const PlanContext &context, std::span<const RowBlock> blocks,
+                                     std::span<const RowTile> tiles, const SplitByRule &pieces,
+                                     uint32_t workers);
+  template <bool Tuples>
   void collect(const PlanContext &context, std::span<const RowBlock> blocks,
                std::span<const RowTile> tiles, const SplitByRule &pieces);
-  void fill(std::span<const Lot> lots, uint64_t mean);
+  template <bool Tuples> void fill(std::span<const Lot> lots, uint32_t kvHeads, uint64_t mean);
 
   std::vector<Lot> lots, sorted;
   std::vector<uint32_t> sizeEnds, counts;

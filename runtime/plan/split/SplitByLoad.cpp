@@ -22,7 +22,7 @@ uint64_t mostVisible(std::span<const RowTile> tiles) {
 
 /// One attempt, from left to right: each worker gets its share of what is left, and of what the
 /// cuts that are left will cost.
-class Cutter {
+template <bool Tuples> class Cutter {
 public:
   /// `perCut`: what a cut is expected to cost.
   Cutter(const PlanContext &context, std::span<const RowBlock> blocks,
@@ -54,11 +54,14 @@ public:
   }
 
 private:
+  uint64_t heads() const { return Tuples ? tupleHeads : 1; }
+
   /// Finds the tile at a position.
   void seek(uint64_t target) {
     while (block < blocks.size() && target >= blockStart + blocks[block].cost * kvHeads) {
       blockStart += blocks[block].cost * kvHeads;
-      blockPlace += uint64_t{tilesOf(blocks[block])} * blocks[block].units;
+      blockPlace += uint64_t{tilesOf(blocks[block])} *
+                    TupleSizes<Tuples>::units(blocks[block], context.facts);
       ++block;
       unit = unitCosts = 0;
     }
@@ -69,22 +72,23 @@ private:
     if (block == blocks.size())
       return;
     const RowBlock &in = blocks[block];
-    heads = in.heads;
+    tupleHeads = in.heads;
+    const uint64_t tupleCost = in.cost * heads();
     // Few tuples, and targets that rise: cheaper than a division.
     for (before = std::max(target, blockStart + unitCosts) - blockStart - unitCosts;
-         before >= in.tupleCost(); before -= in.tupleCost(), unitCosts += in.tupleCost())
+         before >= tupleCost; before -= tupleCost, unitCosts += tupleCost)
       ++unit;
     const RowTile *first = tiles.data() + in.firstTile, *end = tiles.data() + in.endTile;
     tile = first;
     if (end - first > 1)
       tile =
           std::upper_bound(first + 1, end, before,
-                           [&](uint64_t at, const RowTile &t) { return at < t.before * heads; }) -
+                           [&](uint64_t at, const RowTile &t) { return at < t.before * heads(); }) -
           1;
-    before -= tile->before * heads;
-    cost = tile->cost * heads;
+    before -= tile->before * heads();
+    cost = tile->cost * heads();
     place.place += unit * tilesOf(in) + static_cast<uint64_t>(tile - first);
-    base += unitCosts + tile->before * heads;
+    base += unitCosts + tile->before * heads();
   }
 
   /// Cuts through the tile. False where a border is near, or where there is no room for partials.
@@ -92,8 +96,9 @@ private:
     const Variant &variant = context.variantOf(*tile);
     if (tile->visibleTiles < 2 || before <= nearby || cost - before <= nearby)
       return false;
-    uint64_t piece = context.partialRow * tile->rowCount * heads, column = blocks[block].columnRows;
-    uint64_t tileCost = variant.tileCost * heads, itemCost = variant.itemCost * heads;
+    uint64_t piece = context.partialRow * tile->rowCount * heads(),
+             column = blocks[block].columnRows;
+    uint64_t tileCost = variant.tileCost * heads(), itemCost = variant.itemCost * heads();
     bool again = last.place == place.place && last.keyTiles > 0;
     // Of the piece before the cut; one that begins at a cut, or shares a column, has it counted.
     uint64_t fixed = itemCost + (again || column ? 0 : piece);
@@ -106,13 +111,13 @@ private:
     }
     if (keyTiles == 0 || keyTiles >= tile->visibleTiles)
       return false;
-    uint64_t rows = (column ? column : tile->rowCount * (again ? 1 : 2)) * heads;
-    if (partialRows + rows > rule.partialRows || items + heads > rule.moreItems) {
+    uint64_t rows = (column ? column : tile->rowCount * (again ? 1 : 2)) * heads();
+    if (partialRows + rows > rule.partialRows || items + heads() > rule.moreItems) {
       ++loads.refused;
       return false;
     }
     partialRows += rows;
-    items += heads;
+    items += heads();
     place.keyTiles = static_cast<uint32_t>(keyTiles);
     base += itemCost + keyTiles * tileCost;
     endsWith = again || column ? 0 : piece;
@@ -145,7 +150,7 @@ private:
   // Where the walk is. Positions leave out what splits cost.
   size_t block = 0;
   uint64_t blockStart = 0, blockPlace = 0;
-  uint64_t heads = 1;               ///< of a tuple of the block
+  uint64_t tupleHeads = 1;          ///< of the block
   uint64_t unit = 0, unitCosts = 0; ///< tuples of the block: passed, and what they cost
   const RowTile *tile = nullptr;
   uint64_t cost = 0;   ///< of the tile, for all heads of a tuple
@@ -162,16 +167,21 @@ private:
 
 SplitLoads SplitByLoad::cut(const PlanContext &context, std::span<const RowBlock> blocks,
                             std::span<const RowTile> tiles, const LoadRule &rule) {
+  return context.tuples ? cutLine<true>(context, blocks, tiles, rule)
+                        : cutLine<false>(context, blocks, tiles, rule);
+}
+
+template <bool Tuples>
+SplitLoads SplitByLoad::cutLine(const PlanContext &context, std::span<const RowBlock> blocks,
+                                std::span<const RowTile> tiles, const LoadRule &rule) {
   uint64_t total = 0, tileCost = 0, mostTiles = 0;
-  uint32_t mostHeads = 1;
   for (const RowBlock &block : blocks)
     total += block.cost * context.facts.kvHeads;
   for (const Variant &variant : context.variants) {
-    mostHeads = std::max(mostHeads, variant.heads);
     tileCost = std::max(tileCost, variant.heads * (variant.tileCost + variant.itemCost +
                                                    context.partialRow * variant.tileRows));
   }
-  if (mostHeads == 1)
+  if (!Tuples)
     mostTiles = mostVisible(tiles);
   else
     for (const RowBlock &block : blocks)
@@ -184,8 +194,8 @@ SplitLoads SplitByLoad::cut(const PlanContext &context, std::span<const RowBlock
   // The one place that makes a Cutter, which is inlined here: it then lives in registers.
   for (int i = 0; i < (throughTiles ? kTries : 1); ++i) {
     uint64_t nearby = i == 0 ? mean / kNear : 0;
-    SplitLoads loads =
-        Cutter(context, blocks, tiles, rule, nearby, perCut).run(total, throughTiles, trial);
+    SplitLoads loads = Cutter<Tuples>(context, blocks, tiles, rule, nearby, perCut)
+                           .run(total, throughTiles, trial);
     if (loads.longest < best.longest) {
       best = loads;
       std::swap(cuts, trial);

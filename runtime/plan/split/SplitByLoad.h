@@ -47,6 +47,10 @@ public:
   std::span<const LoadCut> places() const { return cuts; }
 
 private:
+  template <bool Tuples>
+  SplitLoads cutLine(const PlanContext &context, std::span<const RowBlock> blocks,
+                     std::span<const RowTile> tiles, const LoadRule &rule);
+
   std::vector<LoadCut> cuts, trial;
 };
 
