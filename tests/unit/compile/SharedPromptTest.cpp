@@ -58,6 +58,19 @@ TEST(SharedPrompt, IsReadOnceForRowsOfSeveralSequences) {
     }
 }
 
+// The kernels that the schedule chooses: on a CPU the one for few rows walks both KV heads
+// together.
+TEST(SharedPrompt, KernelsOfAnyHeadsAgree) {
+  for (const char *clauses :
+       {"mask(causal)", "mask(causal) split(length = 128)", "mask(causal) split(count = 3)"}) {
+    SCOPED_TRACE(clauses);
+    Compiled f(specOf("", clauses));
+    for (int64_t shared : {0, 640})
+      f.verify(decodeOf16(shared));
+    f.verify(shapeOf({1, 5, 1, 40, 3}, {2000, 5, 1, 300, 129}));
+  }
+}
+
 TEST(SharedPrompt, KeysThatARowDoesNotSeeAreNotShared) {
   Compiled f(specOf("", "mask(causal and window<90>)"));
   EXPECT_EQ(readsOf(f, decodeOf16(640)).mixedItems, 0u);

@@ -82,4 +82,25 @@ TEST(Schedule, NarrowVectorsPayLessForReadingKeys) {
             chooseCpuSchedule(request, target(512, 1 << 20)).overheadRows);
 }
 
+// Heads are walked together up to 32 rows and 32 KiB of 16 tokens, if products read in place.
+TEST(Schedule, WalksHeadsTogetherThatStayInAFirstCache) {
+  auto heads = [](ScheduleRequest request) {
+    return chooseCpuSchedule(request, target(512, 1 << 20)).heads;
+  };
+  ScheduleRequest request{.group = 4, .dQk = 128, .dV = 128, .elementBytes = 2, .heads = 8};
+  EXPECT_EQ(heads(request), std::vector<int64_t>{8});
+  request.group = 8;
+  EXPECT_EQ(heads(request), std::vector<int64_t>{4});
+  request.group = 16;
+  EXPECT_EQ(heads(request), std::vector<int64_t>{1});
+  request.group = 1, request.heads = 32;
+  EXPECT_EQ(heads(request), std::vector<int64_t>{8});
+  request.dQk = 256;
+  EXPECT_EQ(heads(request), std::vector<int64_t>{4});
+  request.heads = 7;
+  EXPECT_EQ(heads(request), std::vector<int64_t>{1});
+  request.heads = 4, request.batchInvariant = true;
+  EXPECT_EQ(heads(request), std::vector<int64_t>{1});
+}
+
 } // namespace
