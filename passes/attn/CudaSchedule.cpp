@@ -157,27 +157,21 @@ Schedule llmopt::chooseCudaSchedule(const ScheduleRequest &request,
     schedule.endRows = kWarps * (kLanes / lanes);
   }
 
-  // Tiles of keys (docs/design/cuda-kernels.md): the most keys for which copies run ahead and two
-  // blocks are resident; else for which copies run ahead; else what fits.
+  // Tiles of keys (docs/design/cuda-kernels.md): the most keys for which copies run ahead, then
+  // what fits. Fewer keys, so that two blocks are resident, were tried: a kernel spilled.
   Fit fit(request, target, schedule);
   const Sizes choices[] = {{64, 2}, {32, 2}, {32, 1}, {16, 1}};
   Sizes chosen = choices[3];
-  auto choose = [&](int64_t blocks, int64_t stages) {
-    for (Sizes sizes : choices) {
-      // A thread's accumulators take dV / 2 registers and its scores keys / 2, of 255.
-      if (sizes.stages < stages || (tensor && request.dV > kWideHead && sizes.keys > 32))
-        continue;
-      if (request.keys > 0)
-        sizes.keys = request.keys;
-      if (fit.blocks(sizes) < blocks)
-        continue;
-      chosen = sizes;
-      return true;
-    }
-    return false;
-  };
-  if (!choose(kWantedBlocks, 2) && !choose(1, 2) && !choose(1, 1) && request.keys > 0)
-    chosen.keys = request.keys;
+  for (Sizes sizes : choices) {
+    // A thread's accumulators take dV / 2 registers and its scores keys / 2, of 255.
+    if (tensor && request.dV > kWideHead && sizes.keys > 32)
+      continue;
+    chosen = sizes;
+    if (request.keys > 0)
+      chosen.keys = request.keys;
+    if (fit.mostBytes(chosen) <= int64_t(target.sharedBytesPerBlock))
+      break;
+  }
   // As many stages more as keep memory busy and cost no block.
   while (chosen.stages > 1 && chosen.stages < kMostStages &&
          double(fit.underWay(chosen)) < wantedBytes(target) &&

@@ -37,20 +37,23 @@ TEST(CudaSchedule, small_shared_memory_means_fewer_keys_or_stages) {
       EXPECT_EQ(small.keys / small.slices[i] % 16, 0) << "a slice has whole steps";
 }
 
-TEST(CudaSchedule, shared_memory_of_a_multiprocessor_decides_how_many_keys_two_blocks_can_have) {
+TEST(CudaSchedule, shared_memory_decides_how_many_keys_and_blocks_there_are) {
   ScheduleRequest request{.group = 4, .dQk = 128, .dV = 128, .elementBytes = 2};
   runtime::CudaTarget changed = chip("sm_80");
-  EXPECT_EQ(chooseCudaSchedule(request, changed).keys, 64);
-  changed.sharedBytesPerSm = 100 << 10;
   Schedule schedule = chooseCudaSchedule(request, changed);
-  EXPECT_EQ(schedule.keys, 32) << "two blocks of 64 keys do not fit";
-  EXPECT_EQ(schedule.stages, 2);
+  EXPECT_EQ(schedule.keys, 64);
   EXPECT_EQ(schedule.blocks, (std::vector<int64_t>{2, 2}));
-  EXPECT_EQ(schedule.slices, (std::vector<int64_t>{2, 1})) << "a slice has whole steps of 16 keys";
-  changed.sharedBytesPerSm = 82 << 10;
+  changed.sharedBytesPerSm = 150 << 10;
   schedule = chooseCudaSchedule(request, changed);
-  EXPECT_EQ(schedule.keys, 64) << "two blocks fit in no way, so that one has all";
-  EXPECT_EQ(schedule.blocks, (std::vector<int64_t>{1, 1}));
+  EXPECT_EQ(schedule.keys, 64);
+  EXPECT_EQ(schedule.blocks, (std::vector<int64_t>{2, 1})) << "64 rows of queries lie beside keys";
+  EXPECT_EQ(schedule.workers, 108);
+  EXPECT_NE(schedule.reason.find("limited by shared memory"), std::string::npos) << schedule.reason;
+  changed.sharedBytesPerBlock = 60 << 10;
+  schedule = chooseCudaSchedule(request, changed);
+  EXPECT_EQ(schedule.keys, 32);
+  EXPECT_EQ(schedule.stages, 2);
+  EXPECT_EQ(schedule.slices, (std::vector<int64_t>{2, 1})) << "a slice has whole steps of 16 keys";
 }
 
 TEST(CudaSchedule, registers_of_a_multiprocessor_decide_how_many_blocks_it_holds) {
@@ -94,11 +97,11 @@ TEST(CudaSchedule, chips_of_the_table) {
     int64_t d, keys, stages, workers;
   };
   for (Row row : {Row{"sm_80", 128, 64, 2, 216},
-                  {"sm_86", 128, 32, 2, 144},
-                  {"sm_89", 128, 32, 2, 116},
+                  {"sm_86", 128, 64, 2, 72},
+                  {"sm_89", 128, 64, 2, 58},
                   {"sm_90", 128, 64, 2, 264},
                   {"sm_100", 128, 64, 2, 296},
-                  {"sm_120", 128, 32, 2, 340},
+                  {"sm_120", 128, 64, 2, 170},
                   {"sm_100", 64, 64, 3, 296},
                   {"sm_120", 64, 64, 2, 340},
                   {"sm_89", 256, 32, 2, 58}}) {
