@@ -21,6 +21,9 @@ namespace {
 constexpr int64_t kLanes = 16, kPairs = 32; // f32 and bf16 elements of a register
 /// Rows of B that all slices of O += P V go through before the next ones.
 constexpr int64_t kDepth = 16;
+/// With one slice: rows of V ahead that are asked for in the first cache, in the columns of the
+/// pass. Measured on Zen 4, GQA 8:1: 8 % more GB/s; 8 and 32 rows ahead less.
+constexpr int64_t kNear = 16;
 
 struct RowPairMma {
   Emit &emit;
@@ -166,6 +169,9 @@ struct RowPairMma {
         mma.fetch->part(emit, call, calls);
       if (mma.slices > 1)
         bringNext(call, calls / (mma.slices * mma.k / depth), depth);
+      else if (own > 1) // measured: one row is no faster with it
+        for (int64_t i = 0; i < 2; ++i)
+          bringNear(row(emit.minIndex(emit.add(even, kNear + i), emit.idx(mma.k - 1))), at, chunks);
       SmallVector<Value> b, next;
       Value x0 = row(emit.add(part, even)), y0 = row(emit.add(emit.add(part, even), 1));
       for (int64_t c = 0; c < chunks; ++c) {
