@@ -23,8 +23,12 @@ std::string findings(uint32_t seed) {
     BatchShape batch = randomBatch(random);
     if (StatusOr<Plan> plan = makePlan(program, batch, {}, options))
       checkPlan(program, batch, {}, options, *plan);
+    program = withTuples(random, program);
+    if (StatusOr<Plan> plan = makePlan(program, batch, {}, options))
+      checkPlan(program, batch, {}, options, *plan);
     RandomCascade shared = randomCascade(seed);
     planAndCheck(shared.program, shared.tree, shared.options);
+    planAndCheck(withTuples(random, shared.program), shared.tree, shared.options);
   }
   return results.size() ? results.GetTestPartResult(0).message() : "";
 }

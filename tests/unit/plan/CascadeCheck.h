@@ -108,6 +108,7 @@ inline void collect(const Program &program, const Tree &tree, const Plan &plan, 
 
 inline void checkCascade(const Program &program, const Tree &tree, const Plan &plan) {
   uint32_t group = program.facts.queryHeads / program.facts.kvHeads;
+  checkTuples(program, plan);
   Parts parts;
   collect(program, tree, plan, parts);
   if (testing::Test::HasFatalFailure())

@@ -9,8 +9,8 @@ namespace plantest {
 
 struct Loads {
   double longest = 0, mean = 0;
-  double largestItem = 0;
-  double oneTile = 0; ///< an item of one key tile, its part of the merge included
+  double largestItem = 0; ///< a tuple's items are one
+  double oneTile = 0;     ///< a tuple of items of one key tile, its part of the merge included
 };
 
 inline Loads loadsOf(const Program &program, const Plan &plan) {
@@ -23,8 +23,9 @@ inline Loads loadsOf(const Program &program, const Plan &plan) {
       return v.kernel == attend.kernel;
     });
     if (!attend.items.empty())
-      result.oneTile = std::max(result.oneTile, double(variant.tileCost + variant.itemCost) +
-                                                    partialRow * variant.tileRows);
+      result.oneTile =
+          std::max(result.oneTile, variant.heads * (double(variant.tileCost + variant.itemCost) +
+                                                    partialRow * variant.tileRows));
     for (uint32_t w = 0; w < plan.workers; ++w)
       for (uint32_t i = attend.itemOffsets[w]; i < attend.itemOffsets[w + 1]; ++i) {
         const WorkItem &item = attend.items[i];
@@ -33,7 +34,7 @@ inline Loads loadsOf(const Program &program, const Plan &plan) {
         if (item.partialSlot >= 0)
           cost += partialRow * item.rowCount;
         loads[w] += cost;
-        result.largestItem = std::max(result.largestItem, cost);
+        result.largestItem = std::max(result.largestItem, cost * variant.heads);
       }
   }
   for (double load : loads) {

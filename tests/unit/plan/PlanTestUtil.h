@@ -6,6 +6,7 @@
 #include "runtime/plan/Planner.h"
 
 #include <algorithm>
+#include <cstring>
 #include <gtest/gtest.h>
 #include <map>
 #include <random>
@@ -65,6 +66,12 @@ inline Kernel attendKernel(uint32_t tileRows, uint32_t tileKeys, double cost) {
   return {"attend", KernelKind::Attend, 0, tileRows, tileKeys, 0, cost};
 }
 
+inline Kernel attendKernel(uint32_t tileRows, uint32_t tileKeys, double cost, uint32_t heads) {
+  Kernel kernel = attendKernel(tileRows, tileKeys, cost);
+  kernel.itemHeads = heads;
+  return kernel;
+}
+
 inline Program makeProgram(uint32_t group, uint32_t kvHeads, BoundSet may,
                            std::vector<Kernel> kernels, std::vector<Scalar> scalars = {}) {
   Program program;
@@ -100,6 +107,26 @@ struct Placed {
   WorkItem item;
   uint32_t tileKeys;
 };
+
+/// Each worker's list of a kernel that takes the items of several heads holds whole tuples, and the
+/// items of a tuple differ in head and partial alone.
+inline void checkTuples(const Program &program, const Plan &plan) {
+  for (const AttendPlan &attend : plan.attends) {
+    uint32_t heads = program.kernels[attend.kernel].itemHeads;
+    for (uint32_t offset : attend.itemOffsets)
+      ASSERT_EQ(offset % heads, 0u) << "a worker has a part of a tuple";
+    for (size_t i = 0; i < attend.items.size(); ++i) {
+      const WorkItem &first = attend.items[i / heads * heads], &item = attend.items[i];
+      ASSERT_EQ(first.kvHead % heads, 0u);
+      ASSERT_EQ(item.partialSlot < 0, first.partialSlot < 0);
+      WorkItem like = first;
+      like.kvHead += uint32_t(i % heads);
+      like.partialSlot = item.partialSlot;
+      ASSERT_EQ(std::memcmp(&like, &item, sizeof(item)), 0)
+          << "item " << i << " of a tuple differs";
+    }
+  }
+}
 
 /// All items, by (KV head, first row), in order of keys.
 using Tiles = std::map<std::pair<uint32_t, uint32_t>, std::vector<Placed>>;
@@ -198,6 +225,7 @@ inline void checkPlan(const Program &program, const BatchShape &batch, const Sca
                       const PlanOptions &options, const Plan &plan) {
   ASSERT_EQ(plan.workers, std::max(options.workers, 1u));
   checkRowLists(program, batch, plan);
+  checkTuples(program, plan);
   checkOffsets(plan.mergeOffsets, plan.workers, plan.merges.size());
   std::map<std::pair<uint32_t, uint32_t>, MergeItem> merges;
   for (const MergeItem &merge : plan.merges)

@@ -47,6 +47,21 @@ inline Program randomProgram(Random &random) {
   return program;
 }
 
+/// Kernels that take items of several heads together, beside others or alone.
+inline Program withTuples(Random &random, Program program) {
+  AttentionFacts &facts = program.facts;
+  uint32_t group = facts.queryHeads / facts.kvHeads;
+  facts.kvHeads = 8;
+  facts.queryHeads = group * 8;
+  bool mixed = random.pick(0, 2) == 0;
+  uint32_t heads = 1u << random.pick(0, 3);
+  for (Kernel &kernel : program.kernels)
+    if (kernel.kind == KernelKind::Attend)
+      kernel.itemHeads = mixed ? 1u << random.pick(0, 3) : heads;
+  EXPECT_TRUE(validate(program).ok());
+  return program;
+}
+
 inline PlanOptions randomOptions(Random &random) {
   PlanOptions options{.workers = static_cast<uint32_t>(random.pick(0, 256))};
   options.threads = random.pick(0, 1) ? 0 : random.pick(1, 64);
