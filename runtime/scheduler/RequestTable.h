@@ -37,6 +37,7 @@ struct alignas(64) Request {
   bool greedy : 1 = true;
   bool promptLogprobs : 1 = false;
   bool filtered : 1 = false; ///< has a filter
+  bool steady : 1 = false;   ///< lengths and tokens here are of when it became so (Steady.cpp)
   uint8_t priority = 0, stopCount = 0;
   uint32_t generation = 0;
   uint32_t computed = 0;
@@ -108,26 +109,6 @@ struct alignas(64) Request {
 };
 
 static_assert(sizeof(Request) / 64 % 2 == 1);
-
-/// What a step looks at of a request that is steady: it has a row of one token in each unfinished
-/// step and gets one in each step that is made, and nothing comes in between (a page to grow by, a
-/// whole block, an end, a caller). Its lengths are here then, its newest tokens in NewestTokens,
-/// and those of the `Request` are as they were when it became steady (Steady.cpp).
-struct alignas(64) SteadyRow { // a cache line
-  uint64_t samplingSeed = 0;
-  kv::Token *tokens = nullptr; ///< the request's memory
-  int64_t lastTokenNs = 0;
-  uint32_t generation = 0;
-  uint32_t tableSlot = 0;
-  uint32_t base = 0;    ///< KV slots before its next row
-  uint32_t end = 0;     ///< its rows begin before this
-  uint32_t written = 0; ///< tokens that are in the request's memory
-  uint32_t promptLength = 0, outputLimit = 0, adapter = 0;
-  uint32_t lastRow = 0; ///< in the newest step
-  uint8_t flags = 0;    ///< of its rows
-  bool steady = false;
-};
-static_assert(sizeof(SteadyRow) == 64);
 
 /// What the last steps yielded for steady requests, by step and table slot: each request's memory
 /// lies in a page of its own, and a store there for each token of each row would miss the

@@ -251,7 +251,7 @@ bool Scheduler::preempt(RequestHandle handle) {
 
 void Scheduler::leaveRunning(uint32_t slot) {
   reservedForks -= requests[slot].forks;
-  runningSlots.erase(std::find(runningSlots.begin(), runningSlots.end(), slot));
+  runningRows.remove(runningRows.positionOf(slot));
 }
 
 void Scheduler::endRequest(uint32_t slot, FinishReason reason, int64_t nowNs) {
