@@ -76,16 +76,20 @@ Status Scheduler::complete(const StepResult &result, int64_t nowNs) {
   fetchEnds(flight);
   auto completeSingle = [&](size_t i) {
     const step::Row &row = flight.rows[i];
+    // Of a steady request, that has the table slot as long as this step is not completed: the row
+    // ends a block; or was not steady yet when it was written.
+    if (newestTokens.writtenTo(row.tableSlot) && !lost && !result.rows[i].failed) {
+      completeSteady(flight, i, i + 1, result, nowNs);
+      completeEnd(row);
+      return;
+    }
     // Else it ended while the row was in flight.
     bool wanted = find({row.request, row.generation});
     wanted |= mutant(SchedulerMutant::EndedRowsCount) &&
               requests[row.request].state == RequestState::Running;
     bool failed = lost || (result.rows[i].failed && !mutant(SchedulerMutant::FailedRowsCount));
-    if (wanted && requests[row.request].steady) {
-      if (!lost && !result.rows[i].failed) // it was not steady yet when the row was written
-        return completeSteady(flight, i, i + 1, result, nowNs);
+    if (wanted)
       endSteady(row.request);
-    }
     if (wanted && !failed) {
       kv::Reply committed = completeRow(row, result.rows[i], result, nowNs);
       reply = committed == kv::Reply::Ok ? reply : committed;
@@ -112,7 +116,7 @@ Status Scheduler::complete(const StepResult &result, int64_t nowNs) {
   flightHead = (flightHead + 1) % flights.size();
   --flightCount;
   newestTokens.advance();
-  fetchUnsteady();
+  fetchDue();
   for (size_t i = 0; i < preempting.size();) {
     uint32_t slot = preempting[i];
     if (requests[slot].inFlightRows) {
@@ -172,11 +176,15 @@ kv::Reply Scheduler::completeRow(const step::Row &row, const RowResult &result,
     counts.draftsProposed += row.draftCount;
     counts.draftsAccepted += result.tokenCount - 1;
   }
+  kv::Token input = request.newest;
   for (kv::Token token : tokens)
     request.append(token);
   uint32_t unsettled = std::min(result.unsettled, valid ? valid - 1 : 0);
-  kv::Reply reply = blocks.commit(request.sequence, kv::StepId(step.step),
-                                  request.tokens().subspan(request.computed, valid), unsettled);
+  // Of a row that decodes, the one that was the newest: the request's memory need not be near.
+  auto computed = valid == 1 && row.phase == step::Phase::Decode
+                      ? std::span<const kv::Token>(&input, 1)
+                      : request.tokens().subspan(request.computed, valid);
+  kv::Reply reply = blocks.commit(request.sequence, kv::StepId(step.step), computed, unsettled);
   request.computed += valid;
   if (!tokens.empty())
     giveTokens(slot, tokens, nowNs);

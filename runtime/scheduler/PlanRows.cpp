@@ -120,7 +120,7 @@ void Scheduler::planRow(uint32_t slot) {
     row.decode = !row.drafts;
   }
   budgetLeft -= std::min(budgetLeft, row.tokens);
-  unreserved.push_back(uint32_t(plan.size()));
+  unreserved.push_back({slot, uint32_t(plan.size())});
   plan.push_back(row);
 }
 
@@ -137,13 +137,18 @@ void Scheduler::planRunning() {
   bool single = !mostDrafts && !mutant(SchedulerMutant::BeyondTheAnswer);
   uint32_t step = blocks.currentStep() - mutant(SchedulerMutant::SteadyTooLong);
   for (uint32_t i = 0; i < runningRows.size(); ++i) { // forks come in between
-    uint32_t next = runningRows.firstUnsteady(i, step);
+    uint32_t next = runningRows.firstDue(i, step);
     decodes += next - i;
     if (next == runningRows.size())
       break;
     uint32_t slot = runningRows[i = next];
-    if (runningRows.isSteady(i))
+    if (runningRows.isSteady(i)) {
+      if (goOnSteady(i)) {
+        ++decodes;
+        continue;
+      }
       endSteadyAt(i);
+    }
     const Request &request = requests[slot];
     if (request.prefilling()) {
       prefills.push_back(slot);
@@ -151,7 +156,7 @@ void Scheduler::planRunning() {
       budgetLeft -= std::exchange(decodes, 0);
       planRow(slot);
     } else if (request.decodePosition() < request.outputLimit) {
-      unreserved.push_back(uint32_t(plan.size()));
+      unreserved.push_back({slot, uint32_t(plan.size())});
       ++decodes;
       plan.push_back({.slot = slot, .tokens = 1, .samples = true, .decode = true});
     }
@@ -168,7 +173,16 @@ void Scheduler::planRunning() {
 }
 
 void Scheduler::reserveRows() {
-  auto reserve = [&](PlannedRow &row) {
+  auto reserve = [&](const Unreserved &wanted) {
+    if (wanted.row == Request::kNone) {
+      if (blocks.reserveSteady(wanted.tableSlot) != kv::Reply::Ok &&
+          requests[wanted.request].steady) {
+        endSteady(wanted.request);
+        ++budgetLeft;
+      }
+      return;
+    }
+    PlannedRow &row = plan[wanted.row];
     uint32_t slots =
         mutant(SchedulerMutant::DraftSlotsForgotten) ? row.tokens - row.drafts : row.tokens;
     if (!row.tokens || blocks.reserve(requests[row.slot].sequence, slots) == kv::Reply::Ok)
@@ -178,12 +192,12 @@ void Scheduler::reserveRows() {
     gaps = true;
   };
   uint32_t ward = wardSlot();
-  for (uint32_t i : unreserved)
-    if (plan[i].slot == ward)
-      reserve(plan[i]);
-  for (uint32_t i : unreserved)
-    if (plan[i].slot != ward)
-      reserve(plan[i]);
+  for (const Unreserved &row : unreserved)
+    if (row.request == ward)
+      reserve(row);
+  for (const Unreserved &row : unreserved)
+    if (row.request != ward)
+      reserve(row);
 }
 
 /// Rows that were given up leave the plan.

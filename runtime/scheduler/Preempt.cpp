@@ -13,6 +13,9 @@ kv::Demand Scheduler::plannedDemand() const {
   for (const PlannedRow &row : plan)
     if (row.tokens)
       sum += blocks.demandOf(requests[row.slot].sequence, row.tokens);
+  for (const Unreserved &row : unreserved)
+    if (row.row == Request::kNone)
+      sum += blocks.demandOfSteady(row.tableSlot);
   return sum;
 }
 
@@ -42,9 +45,8 @@ kv::Demand Scheduler::mostDemand(uint32_t tokens, uint32_t rows) const {
 }
 
 void Scheduler::makeRoom() {
-  // Rows of steady requests need no page.
-  uint32_t tokens = config.tokenBudget - budgetLeft - runningRows.steadyCount();
-  if (plan.empty() || blocks.holds(mostDemand(tokens, uint32_t(plan.size()))))
+  uint32_t tokens = config.tokenBudget - budgetLeft;
+  if (unreserved.empty() || blocks.holds(mostDemand(tokens, uint32_t(unreserved.size()))))
     return; // nearly always
   for (kv::Demand demand = plannedDemand(); !blocks.holds(demand); demand = plannedDemand()) {
     if (onItsWay(demand))

@@ -9,6 +9,7 @@
 #include "runtime/kv/Admission.h"
 #include "runtime/scheduler/Request.h"
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <memory>
@@ -110,27 +111,57 @@ struct alignas(64) Request {
 
 static_assert(sizeof(Request) / 64 % 2 == 1);
 
-/// What the last steps yielded for steady requests, by step and table slot: each request's memory
-/// lies in a page of its own, and a store there for each token of each row would miss the
-/// translation cache.
+/// What the last steps yielded for steady requests, by step and table slot, until it is written to
+/// the requests' memory: each one's lies in a page of its own, and a store there for each token of
+/// each row would miss the translation cache.
 class NewestTokens {
 public:
   NewestTokens(uint32_t tableSlots, uint32_t stepsInFlight)
       : slots(tableSlots), mask(std::bit_ceil(kLeast + stepsInFlight - 1) - 1),
-        ring(size_t(slots) * (mask + 1)) {}
+        ring(size_t(slots) * (mask + 1)), written(slots), taken(4 * (mask + 1)) {}
 
   /// A steady request yields at most as many before all of them are written.
-  uint32_t most() const { return mask; }
-  /// Of the step that completed `ago` steps before the last one.
-  kv::Token *of(uint32_t ago = 0) { return ring.data() + size_t((newest - ago) & mask) * slots; }
+  uint32_t most() const { return mask + 1; }
+  /// Of the step that completed last.
+  const kv::Token *last() const { return ring.data() + size_t(newest & mask) * slots; }
   /// Of the step that is being completed.
   kv::Token *next() { return ring.data() + size_t((newest + 1) & mask) * slots; }
   void advance() { ++newest; }
 
+  /// Of the slot's request, which is steady from now on, `count` tokens are in its memory.
+  void begin(uint32_t slot, kv::Token *memory, uint32_t count) {
+    written[slot] = {memory + count, memory[count - 1], count};
+  }
+  void end(uint32_t slot) { written[slot] = {}; }
+  kv::Token lastWritten(uint32_t slot) const { return written[slot].last; }
+  /// 0: it is not steady.
+  uint32_t writtenTo(uint32_t slot) const { return written[slot].count; }
+  void fetch(uint32_t slot) const { __builtin_prefetch(written[slot].end, 1); }
+  /// Writes the request's next tokens: it has `known` then, the last of them of the step that
+  /// completed last, or `completing`, of the one that is being completed. Gives those whose KV is
+  /// valid: not the last one, but the one before them. Valid until the next call.
+  std::span<const kv::Token> write(uint32_t slot, uint32_t known, bool completing = false) {
+    Written &to = written[slot];
+    uint32_t count = known - to.count, first = newest + completing + 1 - count;
+    taken[0] = to.last;
+    for (uint32_t i = 0; i < count; ++i)
+      taken[i + 1] = ring[size_t((first + i) & mask) * slots + slot];
+    std::copy_n(taken.begin() + 1, count, to.end);
+    to = {to.end + count, taken[count], known};
+    return {taken.data(), count};
+  }
+
 private:
   static constexpr uint32_t kLeast = 16; ///< blocks of 16 tokens are the most common
+  struct Written {
+    kv::Token *end = nullptr; ///< where the next one goes
+    kv::Token last = 0;       ///< before it
+    uint32_t count = 0;
+  };
   uint32_t slots, mask, newest = 0;
   std::vector<kv::Token> ring;
+  std::vector<Written> written; ///< of each slot
+  std::vector<kv::Token> taken; ///< what `write` gives
 };
 
 } // namespace llmopt::runtime

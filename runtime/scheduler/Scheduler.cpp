@@ -88,7 +88,7 @@ StatusOr<std::unique_ptr<Scheduler>> Scheduler::create(const SchedulerOptions &o
 Scheduler::Scheduler(const SchedulerOptions &options, kv::BlockManager &manager,
                      RequestListener &listener)
     : config(options), blocks(manager), listener(listener), policy(makePolicy(options.policy)),
-      requests(size_t(options.maxWaiting) + options.maxRunning), 
+      requests(size_t(options.maxWaiting) + options.maxRunning),
       newestTokens(manager.options().maxSequences, options.stepsInFlight),
       queue(uint32_t(requests.size())), ages(uint32_t(requests.size())),
       byArrival(options.policy == PolicyKind::Fcfs), deadlines(uint32_t(requests.size())),
@@ -103,7 +103,7 @@ Scheduler::Scheduler(const SchedulerOptions &options, kv::BlockManager &manager,
   newest.fill(Request::kNone);
   plan.reserve(config.maxRunning);
   prefills.reserve(config.maxRunning);
-  unreserved.reserve(config.maxRunning);
+  unreserved.reserve(2 * size_t(config.maxRunning));
   tried.reserve(config.lookahead);
   preempting.reserve(config.maxRunning);
   receivers.reserve(config.maxRunning);
@@ -256,11 +256,14 @@ Status Scheduler::check() const {
     if (r.steady) {
       const step::Row &row = newestRow(position);
       if (!r.plain() || row.request != slot || row.generation != r.generation ||
-          row.tableSlot != r.sequence.slot || runningRows.end(position) <= newestStep ||
-          blocks.unfinishedRows(r.sequence) != flightCount || r.known() > computed + 1)
+          row.tableSlot != r.sequence.slot || runningRows.next(position) <= newestStep ||
+          runningRows.next(position) > runningRows.end(position) ||
+          blocks.unfinishedRows(r.sequence) != flightCount ||
+          newestTokens.writtenTo(row.tableSlot) > computed + 1 ||
+          newestTokens.writtenTo(row.tableSlot) + newestTokens.most() < computed + 1)
         return wrong(slot, "it is not as steady as it should be");
     }
-    if (r.newest != r.tokens().back())
+    if (!r.steady && r.newest != r.tokens().back())
       return wrong(slot, "its newest token is not its last");
     if (holds && !r.receiving && !r.prefilling() &&
         r.given() + r.samplesInFlight != r.decodePosition())

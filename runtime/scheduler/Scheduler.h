@@ -176,6 +176,10 @@ private:
     std::vector<uint32_t> single;
     void addSingle(uint32_t row);
   };
+  /// A row without slots: of the plan, or (`row` is kNone) of a steady request that needs a page.
+  struct Unreserved {
+    uint32_t request = 0, row = Request::kNone, tableSlot = 0;
+  };
 
   Scheduler(const SchedulerOptions &options, kv::BlockManager &manager, RequestListener &listener);
 
@@ -223,6 +227,8 @@ private:
 
   // Steady.cpp
   bool beginSteady(uint32_t position);
+  bool goOnSteady(uint32_t position);
+  void completeEnd(const step::Row &row);
   void endSteady(uint32_t slot) {
     if (requests[slot].steady)
       endSteadyAt(runningRows.positionOf(slot));
@@ -231,7 +237,7 @@ private:
   const step::Row &newestRow(uint32_t position) const {
     return newestRows[runningRows.row(position)];
   }
-  void fetchUnsteady() const;
+  void fetchDue() const;
   void fetchEnds(const Flight &flight) const;
   uint32_t nextBase(uint32_t position) const;
   void completeSteady(const Flight &flight, size_t begin, size_t end, const StepResult &result,
@@ -330,10 +336,10 @@ private:
   uint32_t gaugeGroup = 0; ///< whose pages the gauges show: the first that keeps all
 
   StepWriter writer;
-  std::vector<PlannedRow> plan; ///< without the rows of steady requests
-  size_t plannedInOrder = 0;    ///< the first ones, which stand among those of steady requests
-  std::vector<uint32_t> prefills;   ///< running, in the order of admission
-  std::vector<uint32_t> unreserved; ///< rows of the plan that have no slots yet
+  std::vector<PlannedRow> plan;   ///< without the rows of steady requests
+  size_t plannedInOrder = 0;      ///< the first ones, which stand among those of steady requests
+  std::vector<uint32_t> prefills; ///< running, in the order of admission
+  std::vector<Unreserved> unreserved;
   uint32_t budgetLeft = 0;
   kv::Demand promised;         ///< what running requests will want, while waiters are admitted
   std::vector<uint32_t> tried; ///< waiters that did not fit in this step

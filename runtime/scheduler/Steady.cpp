@@ -32,31 +32,63 @@ bool Scheduler::beginSteady(uint32_t position) {
       request.inFlightMost != rows || base >= request.plainEnd ||
       request.lastTokenNs != completedNs)
     return false;
-  // All tokens that it yields are kept: those of its rows until the end, and of those in flight.
-  uint32_t kept = base + newestTokens.most() - uint32_t(flights.size());
+  // All tokens that it yields are kept: those of its rows until the next look at it, and of those
+  // in flight.
+  uint32_t kept = base + newestTokens.most() - 1 - uint32_t(flights.size());
   uint32_t end = std::min({blocks.beginSteady(request.sequence), request.plainEnd, kept});
   if (!end)
     return false;
   request.steady = true;
   uint32_t next = uint32_t(request.lastStep) + 1, steps = end - std::min(base, end);
-  runningRows.beginSteady(position, next + steps, request.lastRow);
+  runningRows.beginSteady(position, next + (request.plainEnd - base), request.lastRow);
+  runningRows.setNext(position, next + steps);
+  newestTokens.begin(request.sequence.slot, request.memory.get(), request.knownTokens);
   return true;
+}
+
+/// In the plan of a step with a row of it that needs a page, ends a block or lets a page go, or
+/// when its tokens have to be written. False where it cannot stay steady: its answer may end; or
+/// steps are in flight, and nobody knows what the block manager will want when they have completed.
+bool Scheduler::goOnSteady(uint32_t position) {
+  uint32_t step = blocks.currentStep(), end = runningRows.end(position);
+  if (flightCount || end <= step - mutant(SchedulerMutant::SteadyTooLong))
+    return false;
+  const step::Row &row = newestRow(position);
+  uint32_t slot = row.tableSlot, base = row.baseLength + 1, most = newestTokens.most();
+  uint32_t unwritten = base + 1 - newestTokens.writtenTo(slot);
+  if (unwritten >= most) {
+    blocks.keepSteady(slot, newestTokens.write(slot, base + 1));
+    unwritten = 0;
+  }
+  uint32_t pages = blocks.steadyCapacity(slot), plain = blocks.steadyPlainEnd(slot);
+  if (base >= pages)
+    unreserved.push_back({.request = row.request, .tableSlot = slot});
+  uint32_t next = step;
+  if (base < plain) // else it is looked at when it is written, and when it completes
+    next += base < pages ? std::min({pages - base, plain - base, most - unwritten, end - step}) : 1;
+  runningRows.setNext(position, next);
+  return true;
+}
+
+/// Of a steady request, after completeSteady: where the row ends a block, or lets a page go.
+void Scheduler::completeEnd(const step::Row &row) {
+  uint32_t slot = row.tableSlot;
+  if (row.baseLength >= blocks.steadyPlainEnd(slot))
+    blocks.commitSteady(slot, newestTokens.write(slot, row.baseLength + 2, true));
 }
 
 /// All of it is in the request and in the sequence again.
 void Scheduler::endSteadyAt(uint32_t position) {
   Request &request = requests[runningRows[position]];
-  uint32_t before = request.computed, rows = uint32_t(flightCount);
-  uint32_t written = request.knownTokens;
+  uint32_t rows = uint32_t(flightCount), slot = request.sequence.slot;
   request.computed = nextBase(position) - rows;
   if (mutant(SchedulerMutant::SteadyRowsForgotten))
     rows = 0;
   request.inFlightRows = request.inFlightLeast = request.inFlightMost = rows;
   request.samplesInFlight = rows;
   request.knownTokens = request.computed + 1;
-  for (uint32_t left = request.knownTokens - written; left-- > 0; ++written)
-    request.memory[written] = newestTokens.of(left)[request.sequence.slot];
-  request.newest = request.memory[request.computed];
+  std::span<const kv::Token> computed = newestTokens.write(slot, request.knownTokens);
+  request.newest = newestTokens.lastWritten(slot);
   request.lastTokenNs = completedNs;
   request.lastStep = newestStep;
   request.lastRow = runningRows.row(position);
@@ -68,21 +100,24 @@ void Scheduler::endSteadyAt(uint32_t position) {
   }
   request.steady = false;
   runningRows.endSteady(position);
-  blocks.endSteady(request.sequence, request.tokens().subspan(before, request.computed - before));
+  newestTokens.end(slot);
+  blocks.endSteady(request.sequence, computed);
 }
 
-/// Of those whose next rows will not be steady: what is looked at then was left alone for some
-/// steps.
-void Scheduler::fetchUnsteady() const {
+/// Of those that the next step looks at: what it looks at was left alone for some steps.
+void Scheduler::fetchDue() const {
   uint32_t step = uint32_t(newestStep) + 1;
-  for (uint32_t i = 0; (i = runningRows.firstUnsteady(i, step)) < runningRows.size(); ++i) {
+  for (uint32_t i = 0; (i = runningRows.firstDue(i, step)) < runningRows.size(); ++i) {
     if (!runningRows.isSteady(i))
+      continue;
+    const step::Row &row = newestRow(i);
+    blocks.fetchRow(row.tableSlot, row.baseLength + 1);
+    if (runningRows.end(i) > step)
       continue;
     const char *request = reinterpret_cast<const char *>(&requests[runningRows[i]]);
     __builtin_prefetch(request, 1);
     __builtin_prefetch(request + 64, 1);
-    const step::Row &row = newestRow(i);
-    blocks.fetchRow(row.tableSlot, row.baseLength + 1);
+    newestTokens.fetch(row.tableSlot);
   }
 }
 
@@ -90,12 +125,12 @@ void Scheduler::fetchUnsteady() const {
 void Scheduler::fetchEnds(const Flight &flight) const {
   for (uint32_t i : flight.single) {
     const step::Row &row = flight.rows[i];
-    const Request &request = requests[row.request];
-    if (row.phase != step::Phase::Decode || request.state != RequestState::Running)
+    if (row.phase != step::Phase::Decode)
       continue;
-    blocks.fetchCommit(request.sequence.slot);
-    if (request.given() + 1 >= request.outputLimit)
-      fetchAll(&request, sizeof(request));
+    blocks.fetchCommit(row.tableSlot);
+    newestTokens.fetch(row.tableSlot);
+    if (row.outputPosition + 1 >= row.outputLimit)
+      fetchAll(&requests[row.request], sizeof(Request));
   }
 }
 

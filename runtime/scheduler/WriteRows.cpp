@@ -84,7 +84,7 @@ void Scheduler::writeSteady(uint32_t begin, uint32_t end, StepWriter::Decodes &d
   step::Reference *reference = decodes.nextReferences();
   uint32_t firstToken = decodes.tokenIndex(), index = writer.rowCount() + decodes.rowsWritten();
   int32_t nextReference = decodes.referenceIndex();
-  const kv::Token *newest = newestTokens.of();
+  const kv::Token *newest = newestTokens.last();
   const step::Row *before = newestRows;
   const uint64_t behind = newestStep;
   for (uint32_t i = begin; i < end; ++i) {
@@ -143,12 +143,22 @@ void Scheduler::writeRows(Flight &flight) {
   uint32_t left = runningRows.steadyCount() + uint32_t(plannedInOrder);
   StepWriter::Decodes decodes = writer.beginDecodes(left);
   size_t planned = 0;
+  auto writeRun = [&](uint32_t begin, uint32_t end) {
+    if (begin < end)
+      flightCount ? writeSteady<true>(begin, end, decodes)
+                  : writeSteady<false>(begin, end, decodes);
+  };
   for (uint32_t i = 0; i < runningRows.size(); ++i) {
-    uint32_t next = runningRows.firstUnsteady(i, 0);
-    if (next > i)
-      flightCount ? writeSteady<true>(i, next, decodes) : writeSteady<false>(i, next, decodes);
+    uint32_t next = runningRows.firstDue(i, uint32_t(flight.step));
+    writeRun(i, next);
     if ((i = next) == runningRows.size())
       break;
+    if (runningRows.isSteady(i)) { // its block ends, or a page may go
+      flight.single.push_back(writer.rowCount() + decodes.rowsWritten());
+      writeRun(i, i + 1);
+      runningRows.setNext(i, uint32_t(flight.step) + 1);
+      continue;
+    }
     if (planned == plannedInOrder || plan[planned].slot != runningRows[i])
       continue;
     const PlannedRow &row = plan[planned++];
