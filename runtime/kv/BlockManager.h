@@ -143,16 +143,16 @@ public:
     __builtin_prefetch(&sequences[slot], 1);
     __builtin_prefetch(&tables[slot * groups()], 1);
     __builtin_prefetch(frames(slot, 0) + tokens / config.groups[0].pageSize, 1);
-    if (const Token *kept = tails.data()) // none for a cache that is off
-      __builtin_prefetch(kept + size_t{slot} * tailSize, 1);
   }
   /// What a commit looks at that ends a block; the sequence is near.
   void fetchCommit(uint32_t slot) const {
     const Sequence &s = sequences[slot];
-    if (s.node != kNoNode)
-      prefix->fetchNode(s.node);
-    if (const Table &t = table(slot, 0); t.size > s.blocks)
-      pages->fetch(frames(slot, 0)[s.blocks]);
+    if (s.node == kNoNode)
+      return;
+    prefix->fetchNode(s.node);
+    __builtin_prefetch(&tables[slot * groups()], 1);
+    __builtin_prefetch(frames(slot, 0) + s.blocks);
+    pages->fetch(s.lastPage);
   }
 
   // ---- Sequences

@@ -106,6 +106,8 @@ void BlockManager::appendPages(uint32_t slot, uint32_t tokens) {
     markDirty(slot);
     pages->take(g, {entry + t.size, wanted - t.size});
     t.size = wanted;
+    if (g == 0)
+      sequences[slot].lastPage = entry[wanted - 1];
   }
   updateCapacity(slot);
 }

@@ -272,6 +272,21 @@ TEST(KvStory, ASteadySequenceGoesOnThroughBlocks) {
   EXPECT_EQ(story.hits(text(0, 40)), 28u);
 }
 
+// More nodes are free at once than the newest ones that are kept apart: none is lost, and none used
+// twice.
+TEST(KvStory, NodesOfManyPagesAreFreedAndUsedAgain) {
+  ManagerOptions options = optionsFor({fullGroup(4)}, 2000);
+  options.maxTokens = 8000;
+  Story story(options);
+  for (Token round = 0; round < 4; ++round) {
+    std::vector<Token> tokens = text(round * 100'000, 7601);
+    story.remember(tokens);
+    EXPECT_EQ(story.hits(tokens), 7600u) << round;
+    EXPECT_EQ(story.kv->cache().liveNodes(), 1901u + (round ? 99 : 0)) << round;
+    EXPECT_TRUE(story.kv->check().ok()) << story.kv->check().toString();
+  }
+}
+
 // vllm-project/vllm#1584: prompt of 2.5 blocks, four children, one token each.
 TEST(KvStory, ForksShareWholePagesAndCopyTheLast) {
   Story story({fullGroup(4)}, 16);
