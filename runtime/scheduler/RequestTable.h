@@ -50,7 +50,8 @@ struct alignas(64) Request {
   uint32_t lastRow = kNone;
   uint64_t lastStep = 0; ///< of its newest row that samples
 
-  std::unique_ptr<kv::Token[]> memory; ///< of prompt and answer, of which `knownTokens` are there
+  /// Of prompt and answer (TokenMemory), of which `knownTokens` are there.
+  kv::Token *memory = nullptr;
   kv::SequenceId sequence;
   uint64_t samplingSeed = 0;
   int64_t lastTokenNs = -1;
@@ -83,7 +84,7 @@ struct alignas(64) Request {
   /// eighth of the first cache.
   std::array<uint8_t, 64> apart;
 
-  std::span<const kv::Token> tokens() const { return {memory.get(), knownTokens}; }
+  std::span<const kv::Token> tokens() const { return {memory, knownTokens}; }
   uint32_t known() const { return knownTokens; }
   uint32_t given() const { return known() - promptLength; }
   uint32_t leastLength() const { return computed + inFlightLeast; }
@@ -103,6 +104,7 @@ struct alignas(64) Request {
     bool plain = !filtered && !stopCount && computed >= highestComputed;
     plainEnd = plain ? promptLength + outputLimit - 2 : 0;
   }
+  uint32_t memoryTokens() const { return promptLength + outputLimit; }
   void append(kv::Token token) { // within what was reserved
     memory[knownTokens++] = token;
     newest = token;

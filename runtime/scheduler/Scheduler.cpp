@@ -118,7 +118,10 @@ Scheduler::Scheduler(const SchedulerOptions &options, kv::BlockManager &manager,
   updateGauges();
 }
 
-Scheduler::~Scheduler() = default;
+Scheduler::~Scheduler() {
+  for (Request &request : requests)
+    tokenMemory.give(request.memory, request.memoryTokens());
+}
 
 void Scheduler::updateGauges() {
   counts.running = running();

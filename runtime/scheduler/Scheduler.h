@@ -38,6 +38,7 @@
 #include "runtime/scheduler/RunningRows.h"
 #include "runtime/scheduler/StepResult.h"
 #include "runtime/scheduler/StepWriter.h"
+#include "runtime/scheduler/TokenMemory.h"
 
 #include <array>
 #include <memory>
@@ -315,6 +316,7 @@ private:
   std::vector<Request, kv::LargePages<Request>> requests;
   NewestTokens newestTokens;
   std::vector<uint32_t> freeSlots;
+  TokenMemory tokenMemory;
   RunningRows runningRows;
   IndexedHeap queue;                                ///< waiting, in the policy's order
   IndexedHeap ages;                                 ///< the same in the order of arrival, ...

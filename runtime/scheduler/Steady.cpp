@@ -42,7 +42,7 @@ bool Scheduler::beginSteady(uint32_t position) {
   uint32_t next = uint32_t(request.lastStep) + 1, steps = end - std::min(base, end);
   runningRows.beginSteady(position, next + (request.plainEnd - base), request.lastRow);
   runningRows.setNext(position, next + steps);
-  newestTokens.begin(request.sequence.slot, request.memory.get(), request.knownTokens);
+  newestTokens.begin(request.sequence.slot, request.memory, request.knownTokens);
   return true;
 }
 
