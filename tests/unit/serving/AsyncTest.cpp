@@ -1,4 +1,5 @@
 // Several steps in flight: the host knows bounds, and what it finds out late is discarded.
+#include "tests/unit/serving/ReusedSlot.h"
 #include "tests/unit/serving/Story.h"
 
 using namespace llmopt::test;
@@ -264,6 +265,8 @@ TEST(Async, ResultsThatBreakTheContractAreRefusedAndChangeNothing) {
   EXPECT_TRUE(story.scheduler->complete(result, 0).ok());
   EXPECT_EQ(story.answers['A'], std::vector<kv::Token>{5});
 }
+
+TEST(Async, RowsOfAnEndedRequestAreNotThoseOfWhoHasItsSlotNow) { tellOfAReusedSlot(); }
 
 // Requests are steady for long where pages are large: whenever that ends, all tokens since are
 // known.
