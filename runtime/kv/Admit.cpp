@@ -297,7 +297,8 @@ void BlockManager::startInserting(uint32_t slot, Prompt &prompt, const PrefixCac
   s.committed = s.bound = hit.tokens;
   s.blocks = hit.blocks;
   s.node = kNoNode;
-  media[slot] = prompt.media;
+  if ((s.media = !prompt.media.empty()))
+    media[slot] = prompt.media;
   if (!prefix->enabled() || prompt.neverInsert)
     return;
   s.node = hit.blocks ? prefix->nodeOf(prompt, hit.blocks - 1) : prefix->rootOf(prompt);

@@ -120,21 +120,39 @@ public:
   /// the step with it is completed.
   void endSteady(SequenceId sequence, std::span<const Token> tokens);
 
+  // A steady sequence goes on beyond that length, named by its table slot, while no step is
+  // unfinished but the one that is being completed:
+
+  /// A row that begins there needs `reserveSteady` before.
+  uint32_t steadyCapacity(uint32_t slot) const {
+    return sequences[slot].capacity + mutant(Mutant::SteadyPastItsPages);
+  }
+  /// A row that begins there needs `commitSteady` when it completes.
+  uint32_t steadyPlainEnd(uint32_t slot) const { return sequences[slot].plainEnd; }
+  /// As `reserve` of one token. UnknownSequence where it is not steady.
+  Reply reserveSteady(uint32_t slot);
+  Demand demandOfSteady(uint32_t slot) const;
+  /// As `commit`, with the tokens of the row of the step that is being completed and of all steps
+  /// before that nobody was told of.
+  void commitSteady(uint32_t slot, std::span<const Token> tokens);
+  /// Between steps: the tokens of all steps that nobody was told of.
+  void keepSteady(uint32_t slot, std::span<const Token> tokens);
+
   /// Begins to load what a row looks at that needs a page, of a sequence of `tokens` tokens.
   void fetchRow(uint32_t slot, uint32_t tokens) const {
     __builtin_prefetch(&sequences[slot], 1);
     __builtin_prefetch(&tables[slot * groups()], 1);
     __builtin_prefetch(frames(slot, 0) + tokens / config.groups[0].pageSize, 1);
-    if (const Token *kept = tails.data()) // none for a cache that is off
-      __builtin_prefetch(kept + size_t{slot} * tailSize, 1);
   }
   /// What a commit looks at that ends a block; the sequence is near.
   void fetchCommit(uint32_t slot) const {
     const Sequence &s = sequences[slot];
-    if (s.node != kNoNode)
-      prefix->fetchNode(s.node);
-    if (const Table &t = table(slot, 0); t.size > s.blocks)
-      pages->fetch(frames(slot, 0)[s.blocks]);
+    if (s.node == kNoNode)
+      return;
+    prefix->fetchNode(s.node);
+    __builtin_prefetch(&tables[slot * groups()], 1);
+    __builtin_prefetch(frames(slot, 0) + s.blocks);
+    pages->fetch(s.lastPage);
   }
 
   // ---- Sequences

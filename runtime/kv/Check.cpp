@@ -89,7 +89,7 @@ Status BlockManager::checkSequences() const {
       return broken("slot {} has {} committed and {} reserved tokens; its bound is {}", slot,
                     committed, tokens, bound);
     if (s.steady && (own > 0 || s.unsettled || s.sharedTail || s.transfer != kNoSlot ||
-                     bound > std::min(s.capacity, s.plainEnd)))
+                     bound > s.capacity || committed > s.plainEnd))
       return broken("slot {} is steady with {} tokens; its pages and blocks end at {} and {}", slot,
                     bound, s.capacity, s.plainEnd);
     if (s.node != kNoNode && s.blocks * block > committed - s.unsettled)

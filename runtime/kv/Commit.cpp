@@ -109,7 +109,7 @@ bool BlockManager::insertBlocks(uint32_t slot, const Token *tokens, uint32_t cou
   // The sequence holds the last node: a child keeps those before it, and nothing is evicted here.
   NodeId last = s.node;
   uint32_t i = 0;
-  if (const Table &t = table(slot, 0); prefix->slotsPerNode() == 1 && media[slot].empty() &&
+  if (const Table &t = table(slot, 0); prefix->slotsPerNode() == 1 && !s.media &&
                                        s.blocks >= t.first && s.blocks + count <= t.size) {
     PrefixCache::Inserted made =
         prefix->insertText(last, tokens, {frames(slot, 0) + s.blocks, count});
@@ -119,7 +119,8 @@ bool BlockManager::insertBlocks(uint32_t slot, const Token *tokens, uint32_t cou
     s.duplicates = s.duplicates || made.others;
   } else {
     for (; i < count; ++i, tokens += block) {
-      const std::string &own = s.blocks < media[slot].size() ? media[slot][s.blocks] : kText;
+      const std::string &own =
+          s.media && s.blocks < media[slot].size() ? media[slot][s.blocks] : kText;
       NodeId node = prefix->childOf(last, tokens, own);
       if (node == kNoNode)
         break;

@@ -24,7 +24,8 @@ Reply BlockManager::fork(SequenceId parentId, SequenceId &child) {
   s.node = parent->node;
   s.duplicates = parent->duplicates;
   s.sharedTail = parent->sharedTail = true;
-  media[slot] = media[parentId.slot];
+  if ((s.media = parent->media))
+    media[slot] = media[parentId.slot];
   if (s.node != kNoNode) {
     prefix->hold(s.node);
     std::copy_n(tails.data() + size_t{parentId.slot} * tailSize, s.committed - s.blocks * block,
@@ -99,7 +100,9 @@ void BlockManager::freeSlot(uint32_t slot, StepId last) {
     }
   s.phase = Phase::None;
   ++s.generation;
-  media[slot].clear();
+  if (s.media)
+    media[slot].clear();
+  s.media = false;
   if (last > completed)
     slotsAfterStep[place(last)].push_back(slot);
   else

@@ -47,7 +47,9 @@ struct alignas(64) Sequence {
   uint32_t generation = 0;
   uint32_t transfer = kNoSlot; ///< that fills its pages: no rows meanwhile
   StepId steadyFrom = 0;       ///< the completed step when it became steady
+  Frame lastPage = 0;          ///< a guess for prefetching: the last one of the first group
   Phase phase = Phase::None;
+  bool media = false;      ///< its prompt has some
   bool dirty = false;      ///< in the list of tables to tell the device about
   bool fresh = false;      ///< the device's tables are another sequence's
   bool sharedTail = false; ///< look at the last page before writing

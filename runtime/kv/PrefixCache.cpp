@@ -93,16 +93,32 @@ NodeId PrefixCache::findChild(NodeId parent, const Token *tokens, const std::str
 // ---- Nodes
 
 NodeId PrefixCache::newNode() {
+  NodeId n = takeNode();
+  if (n == kNoNode)
+    return n;
+  ++nodes[n].serial;
+  ++live;
+  return n;
+}
+
+NodeId PrefixCache::takeListed() {
   NodeId n = freeNodes;
   if (n != kNoNode)
     freeNodes = nodes[n].next;
   else if (carved < nodes.size())
     n = carved++;
-  else
-    return kNoNode;
-  ++nodes[n].serial;
-  ++live;
   return n;
+}
+
+/// The older half of the spare nodes goes into the list.
+void PrefixCache::listSpares() {
+  uint32_t half = spares / 2;
+  for (uint32_t i = 0; i < half; ++i) {
+    nodes[spare[i]].next = freeNodes;
+    freeNodes = spare[i];
+  }
+  std::copy(spare.begin() + half, spare.begin() + spares, spare.begin());
+  spares -= half;
 }
 
 const std::string &PrefixCache::keyOf(const Prompt &prompt) {
@@ -177,20 +193,14 @@ PrefixCache::Inserted PrefixCache::insertText(NodeId parent, const Token *tokens
 /// fewer where a page belongs to a node already or no node is free. `last` becomes the last one.
 uint32_t PrefixCache::addChain(NodeId parent, const Token *tokens, std::span<const Frame> pages,
                                NodeId &last) {
-  NodeId made[kMostInserted], next = freeNodes;
+  NodeId made[kMostInserted];
   uint32_t count = 0;
   for (; count < pages.size() && device.node(pages[count]) == kNoNode; ++count) {
-    NodeId n = next;
-    if (n != kNoNode)
-      next = nodes[n].next;
-    else if (carved < nodes.size())
-      n = carved++;
-    else
+    NodeId n = takeNode();
+    if (n == kNoNode)
       break;
-    __builtin_prefetch(tokensOf(n), 1);
     made[count] = n;
   }
-  freeNodes = next;
   live += count;
   NodeId before = parent;
   for (uint32_t i = 0; i < count; ++i, tokens += block) {
@@ -422,7 +432,7 @@ void PrefixCache::reset() {
   lastRoot = kNoNode;
   texts.clear();
   freeNodes = kNoNode;
-  carved = live = 0;
+  carved = live = spares = 0;
   ++holes;
   ++changes;
   if (ring.enabled())

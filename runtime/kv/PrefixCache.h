@@ -268,6 +268,21 @@ private:
     return slots == 1 ? nodes[node].page : refs[size_t{node} * slots + slot];
   }
   NodeId newNode();
+  /// The node that was freed last, or one that was never used; kNoNode when there is none. Begins
+  /// to load one that is taken soon.
+  NodeId takeNode() {
+    if (!spares) [[unlikely]]
+      return takeListed();
+    if (spares > kSoon) {
+      NodeId soon = spare[spares - 1 - kSoon];
+      __builtin_prefetch(&nodes[soon], 1);
+      __builtin_prefetch(&info[soon], 1);
+      __builtin_prefetch(tokensOf(soon), 1);
+    }
+    return spare[--spares];
+  }
+  NodeId takeListed();
+  void listSpares();
   void removeIfUnused(NodeId node);
   void unlink(NodeId node);
   void unlinkChild(NodeId node);
@@ -277,8 +292,9 @@ private:
     Node &node = nodes[n];
     ++changes;
     ++node.serial;
-    node.next = freeNodes;
-    freeNodes = n;
+    if (spares == spare.size()) [[unlikely]]
+      listSpares();
+    spare[spares++] = n;
     --live;
   }
   void announce(CacheEvent::Kind kind, NodeId node);
@@ -302,7 +318,12 @@ private:
   LargeArray<Token> tokenMemory;
   std::vector<uint64_t> chained; ///< with events: hash of a node's tokens and all before them
   uint32_t carved = 0, live = 0, mediaNodes = 0;
+  /// Free nodes: those that were freed last, the newest at the end, and a list of all before them.
+  /// A list alone would have to be loaded node by node.
+  std::array<NodeId, 512> spare;
+  uint32_t spares = 0;
   NodeId freeNodes = kNoNode;
+  static constexpr uint32_t kSoon = 4;
   /// Times that a node lost a page and lived on: what is remembered of a path may be
   /// wrong then.
   uint64_t holes = 0;

@@ -67,10 +67,10 @@ Reply BlockManager::grow(uint32_t slot, uint32_t tokens) {
   Demand all = demand;
   all += aside;
   if (!pages->feasible(all))
-    return lackFor(heldAt(uint64_t{s.bound} + tokens, tokens));
+    return lackFor(heldAt(uint64_t{boundOf(s)} + tokens, tokens));
   pages->prepare(demand);
   copyTail(slot);
-  appendPages(slot, s.bound + tokens);
+  appendPages(slot, boundOf(s) + tokens);
   return Reply::Ok;
 }
 
@@ -106,6 +106,8 @@ void BlockManager::appendPages(uint32_t slot, uint32_t tokens) {
     markDirty(slot);
     pages->take(g, {entry + t.size, wanted - t.size});
     t.size = wanted;
+    if (g == 0)
+      sequences[slot].lastPage = entry[wanted - 1];
   }
   updateCapacity(slot);
 }
@@ -148,12 +150,8 @@ uint32_t BlockManager::beginSteady(SequenceId id) {
 
 void BlockManager::endSteady(SequenceId id, std::span<const Token> tokens) {
   Sequence &s = sequences[id.slot];
-  assert(s.steady && s.generation == id.generation && tokens.size() == completed - s.steadyFrom &&
-         "a steady sequence yields a token a step");
-  if (s.node != kNoNode && !mutant(Mutant::SteadyTokensLost))
-    std::copy(tokens.begin(), tokens.end(),
-              tails.data() + size_t{id.slot} * tailSize + s.committed - s.blocks * block);
-  s.committed += static_cast<uint32_t>(tokens.size());
+  assert(s.generation == id.generation);
+  keepSteady(id.slot, tokens);
   s.rows = closed - completed;
   s.bound = s.committed + s.rows;
   s.steady = false;
@@ -161,6 +159,38 @@ void BlockManager::endSteady(SequenceId id, std::span<const Token> tokens) {
     row(id.slot, step) = 1;
     ++rowsOfStep[place(step)];
   }
+}
+
+void BlockManager::keepSteady(uint32_t slot, std::span<const Token> tokens) {
+  Sequence &s = sequences[slot];
+  assert(s.steady && tokens.size() == completed - s.steadyFrom &&
+         "a steady sequence yields a token a step");
+  if (s.node != kNoNode && !mutant(Mutant::SteadyTokensLost))
+    std::copy(tokens.begin(), tokens.end(),
+              tails.data() + size_t{slot} * tailSize + s.committed - s.blocks * block);
+  s.committed += static_cast<uint32_t>(tokens.size());
+  s.steadyFrom = completed;
+}
+
+Reply BlockManager::reserveSteady(uint32_t slot) {
+  Sequence &s = sequences[slot];
+  if (!open || !s.steady)
+    return open ? Reply::UnknownSequence : Reply::WrongStep;
+  if (boundOf(s) == config.maxTokens)
+    return Reply::TooLong;
+  return boundOf(s) == s.capacity ? grow(slot, 1) : Reply::Ok;
+}
+
+Demand BlockManager::demandOfSteady(uint32_t slot) const {
+  return sequences[slot].steady ? growth(slot, 1) : Demand();
+}
+
+void BlockManager::commitSteady(uint32_t slot, std::span<const Token> tokens) {
+  Sequence &s = sequences[slot];
+  assert(s.steady && closed == completed + 1 && tokens.size() == closed - s.steadyFrom &&
+         "a steady sequence yields a token a step");
+  s.steadyFrom = closed;
+  commitTokens(slot, tokens, 0);
 }
 
 // ---- Room

@@ -24,7 +24,7 @@ void Scheduler::admitWaiting(int64_t nowNs) {
   if (queue.empty())
     return;
   promised = outstanding();
-  auto room = [&] { return budgetLeft && runningSlots.size() + reservedForks < config.maxRunning; };
+  auto room = [&] { return budgetLeft && runningRows.size() + reservedForks < config.maxRunning; };
   // An aged one waits: nobody else.
   for (uint32_t slot; (slot = agedWaiter()) != Request::kNone;)
     if (!room() || !tryAdmit(slot, nowNs))
@@ -78,7 +78,7 @@ kv::Demand Scheduler::outstanding() const {
   for (uint32_t slot : prefills)
     sum += restOf(requests[slot]);
   for (uint32_t g = 0; g < blocks.options().groups.size(); ++g)
-    sum.take[g] += growthPages(g) * uint32_t(runningSlots.size());
+    sum.take[g] += growthPages(g) * runningRows.size();
   sum += demandOfForks(reservedForks);
   return sum;
 }
@@ -103,13 +103,13 @@ bool Scheduler::adapterFits(uint32_t adapter) const {
   if (!config.maxAdapters || !adapter || mutant(SchedulerMutant::AdaptersUnlimited))
     return true;
   uint32_t distinct = 0;
-  for (size_t i = 0; i < runningSlots.size(); ++i) {
-    uint32_t other = requests[runningSlots[i]].adapter;
+  for (uint32_t i = 0; i < runningRows.size(); ++i) {
+    uint32_t other = requests[runningRows[i]].adapter;
     if (other == adapter)
       return true;
     bool seen = !other;
-    for (size_t j = 0; j < i && !seen; ++j)
-      seen = requests[runningSlots[j]].adapter == other;
+    for (uint32_t j = 0; j < i && !seen; ++j)
+      seen = requests[runningRows[j]].adapter == other;
     distinct += !seen;
   }
   return distinct < config.maxAdapters;
@@ -136,9 +136,9 @@ bool Scheduler::tryAdmit(uint32_t slot, int64_t nowNs) {
   // Who waits for its prompt computes the last token, and has the others from it. Where these
   // are cached there is nothing to wait for.
   // Nor where a pool of which nothing is promised has no room for all of them.
-  if (request.matched + 1 == request.known() || (runningSlots.empty() && !fits()))
+  if (request.matched + 1 == request.known() || (runningRows.empty() && !fits()))
     queueForks(slot);
-  if (runningSlots.size() + reservedForks + 1 + request.forks > config.maxRunning)
+  if (runningRows.size() + reservedForks + 1 + request.forks > config.maxRunning)
     return false;
   uint32_t end = request.known() - (request.leads ? 1 : 0);
   if (!fits())
@@ -164,7 +164,6 @@ bool Scheduler::tryAdmit(uint32_t slot, int64_t nowNs) {
     recordStart(request, nowNs);
   PlannedRow row;
   row.slot = slot;
-  row.generation = request.generation;
   row.tokens = admission.newTokens;
   row.samples = request.computed + row.tokens == request.known();
   budgetLeft -= row.tokens;
@@ -182,7 +181,7 @@ bool Scheduler::tryReturn(uint32_t slot) {
     demand.take[g] = uint32_t(groups[g].pagesFor(request.computed + 1));
   demand = wholeDemand(demand, request.computed + 1);
   demand += promised;
-  if (!runningSlots.empty() && !blocks.holds(demand))
+  if (!runningRows.empty() && !blocks.holds(demand))
     return false;
   if (blocks.swapIn(request.sequence) != kv::Reply::Ok)
     return false;
@@ -217,7 +216,7 @@ void Scheduler::startRunning(uint32_t slot) {
   ++admitted;
   dequeue(slot);
   requests[slot].state = RequestState::Running;
-  runningSlots.push_back(slot);
+  runningRows.add(slot);
   reservedForks += requests[slot].forks;
   for (uint32_t g = 0; g < blocks.options().groups.size(); ++g)
     promised.take[g] += growthPages(g);

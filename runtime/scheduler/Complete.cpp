@@ -7,7 +7,21 @@
 
 using namespace llmopt::runtime;
 
-Status Scheduler::checkResult(const Flight &flight, const StepResult &result) const {
+/// Whether each of the rows has yielded one token, as those of steady requests do.
+static bool allPlain(const step::Row *rows, const RowResult *results, size_t count, size_t given) {
+  uint32_t odd = 0, last = 0;
+  for (size_t i = 0; i < count; ++i) {
+    const RowResult &result = results[i];
+    odd |= (result.request ^ rows[i].request) | (result.generation ^ rows[i].generation) |
+           (result.tokenCount ^ 1) | result.unsettled | result.failed;
+    last = std::max(last, result.firstToken);
+  }
+  return !odd && last < given;
+}
+
+/// `failures`: some of its rows have failed.
+Status Scheduler::checkResult(const Flight &flight, const StepResult &result,
+                              bool &failures) const {
   auto wrong = [&](size_t row, const char *rule) {
     return makeStatus(StatusCode::Internal, "result of step {}, row {}: {}", result.step, row,
                       rule);
@@ -20,25 +34,30 @@ Status Scheduler::checkResult(const Flight &flight, const StepResult &result) co
   if (result.rows.size() != flight.rows.size())
     return wrong(result.rows.size(), "the step has another number of rows");
   size_t given = result.tokens.size();
-  for (size_t i = 0; i < result.rows.size(); ++i) {
+  auto check = [&](size_t i) -> const char * {
     const RowResult &row = result.rows[i];
-    const PlannedRow &expected = flight.rows[i];
-    bool plain = expected.decode & (row.request == expected.slot) &
-                 (row.generation == expected.generation) & (row.tokenCount == 1) &
-                 (row.firstToken < given) & !row.unsettled;
-    if (plain) // nearly all
-      continue;
-    if (row.request != expected.slot || row.generation != expected.generation)
-      return wrong(i, "it names another request");
+    const step::Row &expected = flight.rows[i];
+    if (row.request != expected.request || row.generation != expected.generation)
+      return "it names another request";
+    failures |= row.failed;
     if (row.failed)
-      continue;
-    uint32_t most = expected.samples ? 1 + expected.drafts : 0;
-    if (row.tokenCount > most || (expected.samples && !row.tokenCount))
-      return wrong(i, "it has more or fewer tokens than the row can yield");
+      return nullptr;
+    bool samples = expected.flags & step::kSamples;
+    uint32_t most = samples ? 1 + expected.draftCount : 0;
+    if (row.tokenCount > most || (samples && !row.tokenCount))
+      return "it has more or fewer tokens than the row can yield";
     if (row.firstToken > given || row.tokenCount > given - row.firstToken)
-      return wrong(i, "its tokens are not in the result");
+      return "its tokens are not in the result";
     if (row.unsettled && row.unsettled >= row.tokenCount)
-      return wrong(i, "more drafts are unsettled than were accepted");
+      return "more drafts are unsettled than were accepted";
+    return nullptr;
+  };
+  for (size_t i = 0, k = 0; i < flight.rows.size();) {
+    size_t next = k < flight.single.size() ? flight.single[k++] : flight.rows.size();
+    bool plain = allPlain(&flight.rows[i], &result.rows[i], next - i, given);
+    for (i = plain ? next : i; i <= next && i < flight.rows.size(); ++i)
+      if (const char *rule = check(i))
+        return wrong(i, rule);
   }
   return {};
 }
@@ -46,38 +65,58 @@ Status Scheduler::checkResult(const Flight &flight, const StepResult &result) co
 Status Scheduler::complete(const StepResult &result, int64_t nowNs) {
   if (!flightCount)
     return makeStatus(StatusCode::Internal, "result of step {}; no step is in flight", result.step);
-  const Flight &flight = flights[flightHead];
-  LLMOPT_RETURN_IF_ERROR(checkResult(flight, result));
+  Flight &flight = flights[flightHead];
+  bool failures = false;
+  LLMOPT_RETURN_IF_ERROR(checkResult(flight, result, failures));
   kv::Reply reply = kv::Reply::Ok;
+  bool lost = !result.status.ok();
+  for (uint32_t i = 0; (failures || lost) && i < flight.rows.size(); ++i)
+    if (lost || result.rows[i].failed)
+      flight.addSingle(i);
   fetchEnds(flight);
-  for (size_t i = 0; i < flight.rows.size(); ++i) {
-    if (result.status.ok() && (i = completeSteady(flight, i, result, nowNs)) == flight.rows.size())
-      break;
-    const PlannedRow &row = flight.rows[i];
-    bool wanted = find({row.slot, row.generation}); // else it ended while the row was in flight
+  auto completeSingle = [&](size_t i) {
+    const step::Row &row = flight.rows[i];
+    // Of a steady request, that has the table slot as long as this step is not completed: the row
+    // ends a block; or was not steady yet when it was written.
+    if (newestTokens.writtenTo(row.tableSlot) && !lost && !result.rows[i].failed) {
+      completeSteady(flight, i, i + 1, result, nowNs);
+      completeEnd(row);
+      return;
+    }
+    // Else it ended while the row was in flight.
+    bool wanted = find({row.request, row.generation});
     wanted |= mutant(SchedulerMutant::EndedRowsCount) &&
-              requests[row.slot].state == RequestState::Running;
-    bool failed =
-        !result.status.ok() || (result.rows[i].failed && !mutant(SchedulerMutant::FailedRowsCount));
+              requests[row.request].state == RequestState::Running;
+    bool failed = lost || (result.rows[i].failed && !mutant(SchedulerMutant::FailedRowsCount));
     if (wanted)
-      endSteady(row.slot);
+      endSteady(row.request);
     if (wanted && !failed) {
       kv::Reply committed = completeRow(row, result.rows[i], result, nowNs);
       reply = committed == kv::Reply::Ok ? reply : committed;
-      continue;
+      return;
     }
     ++counts.discardedRows;
-    counts.tokensDiscarded += row.tokens;
+    counts.tokensDiscarded += row.tokenCount;
     if (wanted)
-      endRequest(row.slot, FinishReason::DeviceFailure, nowNs);
+      endRequest(row.request, FinishReason::DeviceFailure, nowNs);
+  };
+  size_t from = 0;
+  for (size_t k = 0; k < flight.single.size(); ++k) {
+    size_t i = flight.single[k];
+    completeSteady(flight, from, i, result, nowNs);
+    completeSingle(i);
+    from = i + 1;
   }
+  completeSteady(flight, from, flight.rows.size(), result, nowNs);
   recordGaps();
+  completedNs = nowNs;
   queue.forFirst(admitted, [&](uint32_t slot) { fetchAll(&requests[slot], sizeof(Request)); });
   if (kv::Reply done = blocks.completeStep(kv::StepId(flight.step)); done != kv::Reply::Ok)
     reply = done;
   flightHead = (flightHead + 1) % flights.size();
   --flightCount;
   newestTokens.advance();
+  fetchDue();
   for (size_t i = 0; i < preempting.size();) {
     uint32_t slot = preempting[i];
     if (requests[slot].inFlightRows) {
@@ -114,40 +153,45 @@ FinishReason Scheduler::cutAnswer(const Request &request,
   return reason;
 }
 
-kv::Reply Scheduler::completeRow(const PlannedRow &row, const RowResult &result,
+kv::Reply Scheduler::completeRow(const step::Row &row, const RowResult &result,
                                  const StepResult &step, int64_t nowNs) {
-  Request &request = requests[row.slot];
+  uint32_t slot = row.request;
+  Request &request = requests[slot];
   --request.inFlightRows;
-  request.inFlightLeast -= row.least();
-  request.inFlightMost -= row.tokens;
-  request.samplesInFlight -= row.samples;
+  request.inFlightLeast -= leastOf(row);
+  request.inFlightMost -= row.tokenCount;
+  request.samplesInFlight -= (row.flags & step::kSamples) != 0;
   std::span<const kv::Token> tokens =
       std::span(step.tokens).subspan(result.firstToken, result.tokenCount);
   FinishReason reason = cutAnswer(request, tokens);
   // Valid KV: a chunk; else the row's token and the drafts that were accepted.
-  bool whole = row.prefill || mutant(SchedulerMutant::RejectedDraftsCount);
+  bool whole = row.phase == step::Phase::Prefill || mutant(SchedulerMutant::RejectedDraftsCount);
   uint32_t valid =
-      whole ? std::min(row.tokens, request.known() + uint32_t(tokens.size()) - request.computed)
+      whole ? std::min(row.tokenCount, request.known() + uint32_t(tokens.size()) - request.computed)
             : uint32_t(tokens.size());
   if (request.computed < request.highestComputed)
     counts.tokensRecomputed += std::min(valid, request.highestComputed - request.computed);
-  counts.tokensRejected += row.tokens - valid;
-  if (row.drafts) {
-    counts.draftsProposed += row.drafts;
+  counts.tokensRejected += row.tokenCount - valid;
+  if (row.draftCount) {
+    counts.draftsProposed += row.draftCount;
     counts.draftsAccepted += result.tokenCount - 1;
   }
+  kv::Token input = request.newest;
   for (kv::Token token : tokens)
     request.append(token);
   uint32_t unsettled = std::min(result.unsettled, valid ? valid - 1 : 0);
-  kv::Reply reply = blocks.commit(request.sequence, kv::StepId(step.step),
-                                  request.tokens().subspan(request.computed, valid), unsettled);
+  // Of a row that decodes, the one that was the newest: the request's memory need not be near.
+  auto computed = valid == 1 && row.phase == step::Phase::Decode
+                      ? std::span<const kv::Token>(&input, 1)
+                      : request.tokens().subspan(request.computed, valid);
+  kv::Reply reply = blocks.commit(request.sequence, kv::StepId(step.step), computed, unsettled);
   request.computed += valid;
   if (!tokens.empty())
-    giveTokens(row.slot, tokens, nowNs);
+    giveTokens(slot, tokens, nowNs);
   if (reason != FinishReason::None)
-    endRequest(row.slot, reason, nowNs);
+    endRequest(slot, reason, nowNs);
   else if (request.filter && !tokens.empty())
-    request.blocked = !request.filter->prepare(handleOf(row.slot), request.tokens());
+    request.blocked = !request.filter->prepare(handleOf(slot), request.tokens());
   return reply;
 }
 

@@ -15,7 +15,7 @@ std::span<const uint8_t> Scheduler::schedule(int64_t nowNs) {
     blocks.poll(); // no completed step will: copies to host memory may be all that goes on
   stepNs = nowNs;
   endOverdue(nowNs);
-  if (runningSlots.empty() && queue.empty()) {
+  if (runningRows.empty() && queue.empty()) {
     updateGauges(); // copies may have ended
     return {};
   }
@@ -32,7 +32,7 @@ std::span<const uint8_t> Scheduler::schedule(int64_t nowNs) {
     admitWaiting(nowNs);
   keepForOldest();
   closeGaps();
-  if (plan.empty()) {
+  if (plan.empty() && !runningRows.steadyCount()) {
     blocks.cancelStep();
     updateGauges();
     return {};
@@ -93,7 +93,6 @@ void Scheduler::planRow(uint32_t slot) {
     return;
   PlannedRow row;
   row.slot = slot;
-  row.generation = request.generation;
   if (request.prefilling()) {
     uint32_t left = request.prefillEnd - request.leastLength();
     row.tokens = std::min({left, budgetLeft, config.chunkTokens});
@@ -121,7 +120,7 @@ void Scheduler::planRow(uint32_t slot) {
     row.decode = !row.drafts;
   }
   budgetLeft -= std::min(budgetLeft, row.tokens);
-  unreserved.push_back(uint32_t(plan.size()));
+  unreserved.push_back({slot, uint32_t(plan.size())});
   plan.push_back(row);
 }
 
@@ -136,23 +135,20 @@ void Scheduler::planRunning() {
   // Without drafts a row has one token and yields one: the bounds of the length are exact.
   uint32_t decodes = 0;
   bool single = !mostDrafts && !mutant(SchedulerMutant::BeyondTheAnswer);
-  const uint32_t *slots = runningSlots.data();
-  SteadyRow *table = steady.data();
-  for (size_t i = 0; i < runningSlots.size(); ++i) { // forks come in between
-    if (i + 2 * kAhead < runningSlots.size())
-      __builtin_prefetch(&table[slots[i + 2 * kAhead]], 1);
-    uint32_t slot = slots[i];
-    const SteadyRow &row = table[slot];
-    auto planDecode = [&](uint32_t generation) {
-      plan.push_back(
-          {.slot = slot, .generation = generation, .tokens = 1, .samples = true, .decode = true});
-    };
-    if (row.steady && row.base < row.end + mutant(SchedulerMutant::SteadyTooLong)) {
-      ++decodes;
-      planDecode(row.generation);
-      continue;
+  uint32_t step = blocks.currentStep() - mutant(SchedulerMutant::SteadyTooLong);
+  for (uint32_t i = 0; i < runningRows.size(); ++i) { // forks come in between
+    uint32_t next = runningRows.firstDue(i, step);
+    decodes += next - i;
+    if (next == runningRows.size())
+      break;
+    uint32_t slot = runningRows[i = next];
+    if (runningRows.isSteady(i)) {
+      if (goOnSteady(i)) {
+        ++decodes;
+        continue;
+      }
+      endSteadyAt(i);
     }
-    endSteady(slot);
     const Request &request = requests[slot];
     if (request.prefilling()) {
       prefills.push_back(slot);
@@ -160,11 +156,12 @@ void Scheduler::planRunning() {
       budgetLeft -= std::exchange(decodes, 0);
       planRow(slot);
     } else if (request.decodePosition() < request.outputLimit) {
-      unreserved.push_back(uint32_t(plan.size()));
+      unreserved.push_back({slot, uint32_t(plan.size())});
       ++decodes;
-      planDecode(request.generation);
+      plan.push_back({.slot = slot, .tokens = 1, .samples = true, .decode = true});
     }
   }
+  plannedInOrder = plan.size();
   budgetLeft -= decodes; // it has a token for each
   // The ward's prefill first: the bound on waiting counts on it.
   uint32_t ward = wardSlot();
@@ -176,7 +173,16 @@ void Scheduler::planRunning() {
 }
 
 void Scheduler::reserveRows() {
-  auto reserve = [&](PlannedRow &row) {
+  auto reserve = [&](const Unreserved &wanted) {
+    if (wanted.row == Request::kNone) {
+      if (blocks.reserveSteady(wanted.tableSlot) != kv::Reply::Ok &&
+          requests[wanted.request].steady) {
+        endSteady(wanted.request);
+        ++budgetLeft;
+      }
+      return;
+    }
+    PlannedRow &row = plan[wanted.row];
     uint32_t slots =
         mutant(SchedulerMutant::DraftSlotsForgotten) ? row.tokens - row.drafts : row.tokens;
     if (!row.tokens || blocks.reserve(requests[row.slot].sequence, slots) == kv::Reply::Ok)
@@ -186,16 +192,19 @@ void Scheduler::reserveRows() {
     gaps = true;
   };
   uint32_t ward = wardSlot();
-  for (uint32_t i : unreserved)
-    if (plan[i].slot == ward)
-      reserve(plan[i]);
-  for (uint32_t i : unreserved)
-    if (plan[i].slot != ward)
-      reserve(plan[i]);
+  for (const Unreserved &row : unreserved)
+    if (row.request == ward)
+      reserve(row);
+  for (const Unreserved &row : unreserved)
+    if (row.request != ward)
+      reserve(row);
 }
 
 /// Rows that were given up leave the plan.
 void Scheduler::closeGaps() {
-  if (gaps)
-    std::erase_if(plan, [](const PlannedRow &row) { return row.tokens == 0; });
+  if (!gaps)
+    return;
+  auto empty = [](const PlannedRow &row) { return row.tokens == 0; };
+  plannedInOrder -= size_t(std::count_if(plan.begin(), plan.begin() + long(plannedInOrder), empty));
+  std::erase_if(plan, empty);
 }

@@ -13,6 +13,9 @@ kv::Demand Scheduler::plannedDemand() const {
   for (const PlannedRow &row : plan)
     if (row.tokens)
       sum += blocks.demandOf(requests[row.slot].sequence, row.tokens);
+  for (const Unreserved &row : unreserved)
+    if (row.row == Request::kNone)
+      sum += blocks.demandOfSteady(row.tableSlot);
   return sum;
 }
 
@@ -43,7 +46,7 @@ kv::Demand Scheduler::mostDemand(uint32_t tokens, uint32_t rows) const {
 
 void Scheduler::makeRoom() {
   uint32_t tokens = config.tokenBudget - budgetLeft;
-  if (plan.empty() || blocks.holds(mostDemand(tokens, uint32_t(plan.size()))))
+  if (unreserved.empty() || blocks.holds(mostDemand(tokens, uint32_t(unreserved.size()))))
     return; // nearly always
   for (kv::Demand demand = plannedDemand(); !blocks.holds(demand); demand = plannedDemand()) {
     if (onItsWay(demand))
@@ -57,6 +60,7 @@ void Scheduler::makeRoom() {
         row.tokens = 0;
         gaps = true;
       }
+    budgetLeft += requests[slot].steady; // a row that is not in the plan
     preempt(slot);
   }
 }
@@ -65,17 +69,19 @@ uint32_t Scheduler::victim() const {
   uint32_t ward = mutant(SchedulerMutant::WardPreempted) ? Request::kNone : wardSlot();
   uint32_t best = Request::kNone;
   // Preempted twice: last. Then the lowest class, the least computed, the youngest.
-  auto rank = [&](uint32_t slot) {
-    const Request &r = requests[slot];
-    uint32_t length = steady[slot].steady ? steady[slot].base : r.leastLength();
+  auto rank = [&](uint32_t position) {
+    const Request &r = requests[runningRows[position]];
+    uint32_t length = r.steady ? nextBase(position) : r.leastLength();
     return std::tuple(r.preemptions >= 2, ~uint32_t(r.priority), length, ~r.arrival);
   };
-  for (uint32_t slot : runningSlots)
+  for (uint32_t i = 0; i < runningRows.size(); ++i) {
+    uint32_t slot = runningRows[i];
     // A peer writes on: taking the pages of a request that receives brings none for now.
     if (requests[slot].state == RequestState::Running && slot != ward &&
-        !requests[slot].receiving && (best == Request::kNone || rank(slot) < rank(best)))
-      best = slot;
-  return best;
+        !requests[slot].receiving && (best == Request::kNone || rank(i) < rank(best)))
+      best = i;
+  }
+  return best == Request::kNone ? best : runningRows[best];
 }
 
 void Scheduler::preempt(uint32_t slot) {

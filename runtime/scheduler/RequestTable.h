@@ -9,6 +9,7 @@
 #include "runtime/kv/Admission.h"
 #include "runtime/scheduler/Request.h"
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <memory>
@@ -38,6 +39,7 @@ struct alignas(64) Request {
   bool promptLogprobs : 1 = false;
   bool filtered : 1 = false; ///< has a filter
   bool forPeer : 1 = false;  ///< its pages are offered to the connector
+  bool steady : 1 = false;   ///< lengths and tokens here are of when it became so (Steady.cpp)
   uint8_t priority = 0, stopCount = 0;
   uint32_t generation = 0;
   uint32_t computed = 0;
@@ -49,7 +51,8 @@ struct alignas(64) Request {
   uint32_t lastRow = kNone;
   uint64_t lastStep = 0; ///< of its newest row that samples
 
-  std::unique_ptr<kv::Token[]> memory; ///< of prompt and answer, of which `knownTokens` are there
+  /// Of prompt and answer (TokenMemory), of which `knownTokens` are there.
+  kv::Token *memory = nullptr;
   kv::SequenceId sequence;
   uint64_t samplingSeed = 0;
   int64_t lastTokenNs = -1;
@@ -83,7 +86,7 @@ struct alignas(64) Request {
   /// eighth of the first cache.
   std::array<uint8_t, 64> apart;
 
-  std::span<const kv::Token> tokens() const { return {memory.get(), knownTokens}; }
+  std::span<const kv::Token> tokens() const { return {memory, knownTokens}; }
   uint32_t known() const { return knownTokens; }
   uint32_t given() const { return known() - promptLength; }
   uint32_t leastLength() const { return computed + inFlightLeast; }
@@ -103,6 +106,7 @@ struct alignas(64) Request {
     bool plain = !filtered && !stopCount && computed >= highestComputed;
     plainEnd = plain ? promptLength + outputLimit - 2 : 0;
   }
+  uint32_t memoryTokens() const { return promptLength + outputLimit; }
   void append(kv::Token token) { // within what was reserved
     memory[knownTokens++] = token;
     newest = token;
@@ -111,47 +115,57 @@ struct alignas(64) Request {
 
 static_assert(sizeof(Request) / 64 % 2 == 1);
 
-/// What a step looks at of a request that is steady: it has a row of one token in each unfinished
-/// step and gets one in each step that is made, and nothing comes in between (a page to grow by, a
-/// whole block, an end, a caller). Its lengths are here then, its newest tokens in NewestTokens,
-/// and those of the `Request` are as they were when it became steady (Steady.cpp).
-struct alignas(64) SteadyRow { // a cache line
-  uint64_t samplingSeed = 0;
-  kv::Token *tokens = nullptr; ///< the request's memory
-  int64_t lastTokenNs = 0;
-  uint32_t generation = 0;
-  uint32_t tableSlot = 0;
-  uint32_t base = 0;    ///< KV slots before its next row
-  uint32_t end = 0;     ///< its rows begin before this
-  uint32_t written = 0; ///< tokens that are in the request's memory
-  uint32_t promptLength = 0, outputLimit = 0, adapter = 0;
-  uint32_t lastRow = 0; ///< in the newest step
-  uint8_t flags = 0;    ///< of its rows
-  bool steady = false;
-};
-static_assert(sizeof(SteadyRow) == 64);
-
-/// What the last steps yielded for steady requests, by step and table slot: each request's memory
-/// lies in a page of its own, and a store there for each token of each row would miss the
-/// translation cache.
+/// What the last steps yielded for steady requests, by step and table slot, until it is written to
+/// the requests' memory: each one's lies in a page of its own, and a store there for each token of
+/// each row would miss the translation cache.
 class NewestTokens {
 public:
   NewestTokens(uint32_t tableSlots, uint32_t stepsInFlight)
       : slots(tableSlots), mask(std::bit_ceil(kLeast + stepsInFlight - 1) - 1),
-        ring(size_t(slots) * (mask + 1)) {}
+        ring(size_t(slots) * (mask + 1)), written(slots), taken(4 * (mask + 1)) {}
 
   /// A steady request yields at most as many before all of them are written.
-  uint32_t most() const { return mask; }
-  /// Of the step that completed `ago` steps before the last one.
-  kv::Token *of(uint32_t ago = 0) { return ring.data() + size_t((newest - ago) & mask) * slots; }
+  uint32_t most() const { return mask + 1; }
+  /// Of the step that completed last.
+  const kv::Token *last() const { return ring.data() + size_t(newest & mask) * slots; }
   /// Of the step that is being completed.
   kv::Token *next() { return ring.data() + size_t((newest + 1) & mask) * slots; }
   void advance() { ++newest; }
 
+  /// Of the slot's request, which is steady from now on, `count` tokens are in its memory.
+  void begin(uint32_t slot, kv::Token *memory, uint32_t count) {
+    written[slot] = {memory + count, memory[count - 1], count};
+  }
+  void end(uint32_t slot) { written[slot] = {}; }
+  kv::Token lastWritten(uint32_t slot) const { return written[slot].last; }
+  /// 0: it is not steady.
+  uint32_t writtenTo(uint32_t slot) const { return written[slot].count; }
+  void fetch(uint32_t slot) const { __builtin_prefetch(written[slot].end, 1); }
+  /// Writes the request's next tokens: it has `known` then, the last of them of the step that
+  /// completed last, or `completing`, of the one that is being completed. Gives those whose KV is
+  /// valid: not the last one, but the one before them. Valid until the next call.
+  std::span<const kv::Token> write(uint32_t slot, uint32_t known, bool completing = false) {
+    Written &to = written[slot];
+    uint32_t count = known - to.count, first = newest + completing + 1 - count;
+    taken[0] = to.last;
+    for (uint32_t i = 0; i < count; ++i)
+      taken[i + 1] = ring[size_t((first + i) & mask) * slots + slot];
+    std::copy_n(taken.begin() + 1, count, to.end);
+    to = {to.end + count, taken[count], known};
+    return {taken.data(), count};
+  }
+
 private:
   static constexpr uint32_t kLeast = 16; ///< blocks of 16 tokens are the most common
+  struct Written {
+    kv::Token *end = nullptr; ///< where the next one goes
+    kv::Token last = 0;       ///< before it
+    uint32_t count = 0;
+  };
   uint32_t slots, mask, newest = 0;
   std::vector<kv::Token> ring;
+  std::vector<Written> written; ///< of each slot
+  std::vector<kv::Token> taken; ///< what `write` gives
 };
 
 } // namespace llmopt::runtime

@@ -114,6 +114,7 @@ uint32_t Scheduler::addRequest(const RequestParams &params, int64_t nowNs) {
   freeSlots.pop_back();
   Request &request = requests[slot];
   uint32_t generation = request.generation;
+  tokenMemory.give(request.memory, request.memoryTokens());
   request = Request();
   request.generation = generation;
   request.greedy = params.greedy;
@@ -121,9 +122,8 @@ uint32_t Scheduler::addRequest(const RequestParams &params, int64_t nowNs) {
   request.filter = params.filter;
   request.filtered = params.filter != nullptr;
   request.samplingSeed = params.samplingSeed;
-  request.memory =
-      std::make_unique_for_overwrite<kv::Token[]>(params.prompt.size() + params.maxNewTokens);
-  std::copy(params.prompt.begin(), params.prompt.end(), request.memory.get());
+  request.memory = tokenMemory.take(params.prompt.size() + params.maxNewTokens);
+  std::copy(params.prompt.begin(), params.prompt.end(), request.memory);
   request.knownTokens = uint32_t(params.prompt.size());
   request.newest = params.prompt.back();
   std::copy(params.stopTokens.begin(), params.stopTokens.end(), request.stopTokens.begin());
@@ -253,7 +253,7 @@ bool Scheduler::preempt(RequestHandle handle) {
 
 void Scheduler::leaveRunning(uint32_t slot) {
   reservedForks -= requests[slot].forks;
-  runningSlots.erase(std::find(runningSlots.begin(), runningSlots.end(), slot));
+  runningRows.remove(runningRows.positionOf(slot));
 }
 
 void Scheduler::endRequest(uint32_t slot, FinishReason reason, int64_t nowNs) {

@@ -69,7 +69,7 @@ bool Scheduler::forkSamples(uint32_t leader) {
   while (requests[leader].leads) {
     kv::SequenceId child;
     uint32_t slot = requests[leader].firstFork;
-    kv::Reply reply = runningSlots.size() < config.maxRunning
+    kv::Reply reply = runningRows.size() < config.maxRunning
                           ? blocks.fork(requests[leader].sequence, child)
                           : kv::Reply::NoTableSlot;
     if (reply == kv::Reply::InFlight)
@@ -83,7 +83,7 @@ bool Scheduler::forkSamples(uint32_t leader) {
     fork.sequence = child;
     fork.computed = fork.prefillEnd = requests[leader].computed;
     fork.state = RequestState::Running;
-    runningSlots.push_back(slot);
+    runningRows.add(slot);
     ++counts.forks;
     counts.tokensReused += fork.computed;
     fork.firstStepNs = stepNs;

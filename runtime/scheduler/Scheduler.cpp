@@ -65,7 +65,7 @@ StepCapacities capacitiesOf(const SchedulerOptions &options, const kv::ManagerOp
   for (const kv::GroupSpec &group : manager.groups)
     pages += 2 * group.pagesFor(options.maxLength) + 2ull * options.maxRunning;
   capacities.pages = uint32_t(std::min<uint64_t>(pages, UINT32_MAX));
-  capacities.buffers = mutant(SchedulerMutant::StagingRingOfOne) ? 1 : options.stepsInFlight + 1;
+  capacities.buffers = options.stepsInFlight + 1;
   return capacities;
 }
 
@@ -88,7 +88,7 @@ StatusOr<std::unique_ptr<Scheduler>> Scheduler::create(const SchedulerOptions &o
 Scheduler::Scheduler(const SchedulerOptions &options, kv::BlockManager &manager,
                      RequestListener &listener)
     : config(options), blocks(manager), listener(listener), policy(makePolicy(options.policy)),
-      requests(size_t(options.maxWaiting) + options.maxRunning), steady(requests.size()),
+      requests(size_t(options.maxWaiting) + options.maxRunning),
       newestTokens(manager.options().maxSequences, options.stepsInFlight),
       queue(uint32_t(requests.size())), ages(uint32_t(requests.size())),
       byArrival(options.policy == PolicyKind::Fcfs), deadlines(uint32_t(requests.size())),
@@ -98,21 +98,19 @@ Scheduler::Scheduler(const SchedulerOptions &options, kv::BlockManager &manager,
   freeSlots.reserve(requests.size());
   for (uint32_t slot = uint32_t(requests.size()); slot-- > 0;)
     freeSlots.push_back(slot);
-  runningSlots.reserve(config.maxRunning);
+  runningRows.reserve(config.maxRunning);
   oldest.fill(Request::kNone);
   newest.fill(Request::kNone);
   plan.reserve(config.maxRunning);
   prefills.reserve(config.maxRunning);
-  unreserved.reserve(config.maxRunning);
+  unreserved.reserve(2 * size_t(config.maxRunning));
   tried.reserve(config.lookahead);
   preempting.reserve(config.maxRunning);
   receivers.reserve(config.maxRunning);
   draftTokens.reserve(config.tokenBudget);
   draftParents.reserve(config.tokenBudget);
-  for (Flight &flight : flights) {
-    flight.rows.reserve(config.maxRunning);
-    flight.unsteady.reserve(config.maxRunning);
-  }
+  for (Flight &flight : flights)
+    flight.single.reserve(config.maxRunning);
   mostDrafts = config.maxDraft();
   const kv::ManagerOptions &memory = manager.options();
   demotes = memory.demoteBelow && memory.hostBytes && memory.cache.enabled;
@@ -120,7 +118,10 @@ Scheduler::Scheduler(const SchedulerOptions &options, kv::BlockManager &manager,
   updateGauges();
 }
 
-Scheduler::~Scheduler() = default;
+Scheduler::~Scheduler() {
+  for (Request &request : requests)
+    tokenMemory.give(request.memory, request.memoryTokens());
+}
 
 void Scheduler::updateGauges() {
   counts.running = running();
@@ -169,8 +170,9 @@ void Scheduler::resetCache() {
 }
 
 void Scheduler::deviceLost(bool requeue, int64_t nowNs) {
-  for (uint32_t slot : runningSlots)
-    endSteady(slot);
+  for (uint32_t i = 0; i < runningRows.size(); ++i)
+    if (runningRows.isSteady(i))
+      endSteadyAt(i);
   blocks.dropAll();
   flightHead = flightCount = 0;
   preempting.clear();
@@ -245,17 +247,26 @@ Status Scheduler::check() const {
       return wrong(slot, "it waits with rows in flight");
     if (r.receiving && (r.state != RequestState::Running || r.inFlightRows))
       return wrong(slot, "it receives its pages and runs");
-    const SteadyRow &row = steady[slot];
-    uint32_t most = row.steady ? row.base : r.mostLength();
-    if (holds && (blocks.committedTokens(r.sequence) != computedOf(slot) ||
+    uint32_t position = holds ? runningRows.positionOf(slot) : runningRows.size();
+    if (holds != (position < runningRows.size()) ||
+        r.steady != (holds && runningRows.isSteady(position)))
+      return wrong(slot, "the running ones do not have it, or have it wrongly");
+    uint32_t most = r.steady ? nextBase(position) : r.mostLength();
+    uint32_t computed = r.steady ? most - uint32_t(flightCount) : r.computed;
+    if (holds && (blocks.committedTokens(r.sequence) != computed ||
                   (blocks.boundTokens(r.sequence) != most && !r.receiving)))
       return wrong(slot, "its lengths differ from the block manager's");
-    if (row.steady &&
-        (!r.plain() || row.generation != r.generation || row.base > row.end ||
-         row.tableSlot != r.sequence.slot || blocks.unfinishedRows(r.sequence) != flightCount ||
-         row.written > computedOf(slot) + 1))
-      return wrong(slot, "it is not as steady as it should be");
-    if (r.newest != r.tokens().back())
+    if (r.steady) {
+      const step::Row &row = newestRow(position);
+      if (!r.plain() || row.request != slot || row.generation != r.generation ||
+          row.tableSlot != r.sequence.slot || runningRows.next(position) <= newestStep ||
+          runningRows.next(position) > runningRows.end(position) ||
+          blocks.unfinishedRows(r.sequence) != flightCount ||
+          newestTokens.writtenTo(row.tableSlot) > computed + 1 ||
+          newestTokens.writtenTo(row.tableSlot) + newestTokens.most() < computed + 1)
+        return wrong(slot, "it is not as steady as it should be");
+    }
+    if (!r.steady && r.newest != r.tokens().back())
       return wrong(slot, "its newest token is not its last");
     if (holds && !r.receiving && !r.prefilling() &&
         r.given() + r.samplesInFlight != r.decodePosition())
@@ -263,13 +274,13 @@ Status Scheduler::check() const {
     if (r.computed >= r.known() && !r.inFlightRows)
       return wrong(slot, "it has no token left to run");
   }
-  if (unused != freeSlots.size() || running != runningSlots.size() || waiting != this->waiting() ||
+  if (unused != freeSlots.size() || running != runningRows.size() || waiting != this->waiting() ||
       swapped != swappedCount)
     return makeStatus(
         StatusCode::Internal,
         "{} free, {} running, {} waiting, {} swapped requests; the lists have {}, {}, "
         "{} and {}",
-        unused, running, waiting, swapped, freeSlots.size(), runningSlots.size(), queue.size(),
+        unused, running, waiting, swapped, freeSlots.size(), runningRows.size(), queue.size(),
         swappedCount);
   if (forks != waitingForks || reserved != reservedForks)
     return makeStatus(StatusCode::Internal,

@@ -35,8 +35,10 @@
 #include "runtime/scheduler/Policy.h"
 #include "runtime/scheduler/Request.h"
 #include "runtime/scheduler/RequestTable.h"
+#include "runtime/scheduler/RunningRows.h"
 #include "runtime/scheduler/StepResult.h"
 #include "runtime/scheduler/StepWriter.h"
+#include "runtime/scheduler/TokenMemory.h"
 
 #include <array>
 #include <memory>
@@ -137,7 +139,7 @@ public:
   std::vector<uint64_t> snapshot() const;
 
   uint32_t stepsInFlight() const { return uint32_t(flightCount); }
-  uint32_t running() const { return uint32_t(runningSlots.size()); }
+  uint32_t running() const { return runningRows.size(); }
   uint32_t waiting() const { return queue.size() + blockedWaiters + waitingForks; }
   bool idle() const { return !running() && !waiting() && !flightCount; }
   bool alive(RequestHandle handle) const {
@@ -147,7 +149,7 @@ public:
   /// The request that is never preempted; slot UINT32_MAX when there is none.
   RequestHandle ward() const;
   const Request &request(uint32_t slot) const { return requests[slot]; }
-  std::span<const uint32_t> runningRequests() const { return runningSlots; }
+  std::span<const uint32_t> runningRequests() const { return runningRows.requests(); }
   const ServingMetrics &metrics() const { return counts; }
   ServingMetrics &metrics() { return counts; }
   /// The same with what the block manager counts, and the pages of each layer group. Allocates.
@@ -159,28 +161,30 @@ public:
   Status check() const;
 
 private:
-  /// A request's part of a step, from the plan to the result.
+  /// A row of the next step that does not follow from the one before by counting.
   struct PlannedRow {
-    uint32_t slot = 0, generation = 0;
+    uint32_t slot = 0;
     uint32_t tokens = 0;                  ///< query tokens: a chunk, or 1 and drafts
     uint32_t firstDraft = Request::kNone; ///< in draftTokens: proposed on the host
     uint16_t drafts = 0;
-    bool prefill : 1 = false, samples : 1 = false;
-    bool decode : 1 = false;                                ///< one token in, one out
-    uint32_t least() const { return prefill ? tokens : 1; } ///< KV that it adds
+    bool samples : 1 = false;
+    bool decode : 1 = false; ///< one token in, one out
   };
   struct Flight {
     uint64_t step = 0;
-    std::vector<PlannedRow> rows;
-    std::vector<uint32_t> unsteady; ///< requests that decode, and something happens to them
+    std::span<const step::Row> rows; ///< in its bytes
+    /// Rows that are looked at one by one, ascending; the requests of all others are steady.
+    std::vector<uint32_t> single;
+    void addSingle(uint32_t row);
+  };
+  /// A row without slots: of the plan, or (`row` is kNone) of a steady request that needs a page.
+  struct Unreserved {
+    uint32_t request = 0, row = Request::kNone, tableSlot = 0;
   };
 
   Scheduler(const SchedulerOptions &options, kv::BlockManager &manager, RequestListener &listener);
 
   void updateGauges();
-  /// What a step looks at of a steady request, some rows before it is needed.
-  void fetch(uint32_t slot) const { __builtin_prefetch(&steady[slot], 1); }
-  static constexpr size_t kAhead = 8; ///< rows
   /// Into the second cache, which has room.
   static void fetchAll(const void *from, size_t bytes) {
     constexpr size_t kLine = 64;
@@ -223,13 +227,22 @@ private:
   void closeGaps();
 
   // Steady.cpp
-  void beginSteady(uint32_t slot);
-  void endSteady(uint32_t slot);
-  void fetchUnsteady(const SteadyRow &row, uint32_t slot) const;
+  bool beginSteady(uint32_t position);
+  bool goOnSteady(uint32_t position);
+  void completeEnd(const step::Row &row);
+  void endSteady(uint32_t slot) {
+    if (requests[slot].steady)
+      endSteadyAt(runningRows.positionOf(slot));
+  }
+  void endSteadyAt(uint32_t position);
+  const step::Row &newestRow(uint32_t position) const {
+    return newestRows[runningRows.row(position)];
+  }
+  void fetchDue() const;
   void fetchEnds(const Flight &flight) const;
-  uint32_t computedOf(uint32_t slot) const;
-  size_t completeSteady(const Flight &flight, size_t begin, const StepResult &result,
-                        int64_t nowNs);
+  uint32_t nextBase(uint32_t position) const;
+  void completeSteady(const Flight &flight, size_t begin, size_t end, const StepResult &result,
+                      int64_t nowNs);
 
   // Samples.cpp
   void addFork(uint32_t leader, uint32_t slot);
@@ -272,15 +285,16 @@ private:
 
   // WriteRows.cpp
   std::span<const uint8_t> launch();
-  void writeRow(PlannedRow &planned, uint64_t step);
+  void writeRows(Flight &flight);
+  void writeRow(const PlannedRow &planned, Flight &flight);
   template <bool kBehind>
-  size_t writeSteady(size_t begin, size_t end, StepWriter::Decodes &decodes);
-  void writeDecodes(size_t begin, size_t end, Flight &flight);
+  void writeSteady(uint32_t begin, uint32_t end, StepWriter::Decodes &decodes);
+  void writeDecode(uint32_t position, Flight &flight, StepWriter::Decodes &decodes);
   void writeDrafts(const Request &request, const PlannedRow &planned);
 
   // Complete.cpp
-  Status checkResult(const Flight &flight, const StepResult &result) const;
-  kv::Reply completeRow(const PlannedRow &row, const RowResult &result, const StepResult &step,
+  Status checkResult(const Flight &flight, const StepResult &result, bool &failures) const;
+  kv::Reply completeRow(const step::Row &row, const RowResult &result, const StepResult &step,
                         int64_t nowNs);
   FinishReason cutAnswer(const Request &request, std::span<const kv::Token> &tokens) const;
   void giveTokens(uint32_t slot, std::span<const kv::Token> tokens, int64_t nowNs);
@@ -302,10 +316,10 @@ private:
   ServingMetrics counts;
 
   std::vector<Request, kv::LargePages<Request>> requests;
-  std::vector<SteadyRow, kv::LargePages<SteadyRow>> steady; ///< of each request
   NewestTokens newestTokens;
   std::vector<uint32_t> freeSlots;
-  std::vector<uint32_t> runningSlots;               ///< in the order of admission
+  TokenMemory tokenMemory;
+  RunningRows runningRows;
   IndexedHeap queue;                                ///< waiting, in the policy's order
   IndexedHeap ages;                                 ///< the same in the order of arrival, ...
   bool byArrival = false;                           ///< ... unless the queue has it
@@ -318,6 +332,7 @@ private:
   uint32_t reservedForks = 0; ///< of running leaders: places among the running are theirs
   int64_t stepNs = 0;         ///< of the step that is being made
   uint32_t mostDrafts = 0;    ///< of a row
+  int64_t completedNs = 0;    ///< when the last step completed: steady requests got a token then
   bool gaps = false;          ///< the plan has rows without tokens
   bool demotes = false;       ///< there is a second level of the cache
   // Times between tokens that are yet to be recorded: most rows of a step have the same.
@@ -325,9 +340,10 @@ private:
   uint32_t gaugeGroup = 0; ///< whose pages the gauges show: the first that keeps all
 
   StepWriter writer;
-  std::vector<PlannedRow> plan;
-  std::vector<uint32_t> prefills;   ///< running, in the order of admission
-  std::vector<uint32_t> unreserved; ///< rows of the plan that have no slots yet
+  std::vector<PlannedRow> plan;   ///< without the rows of steady requests
+  size_t plannedInOrder = 0;      ///< the first ones, which stand among those of steady requests
+  std::vector<uint32_t> prefills; ///< running, in the order of admission
+  std::vector<Unreserved> unreserved;
   uint32_t budgetLeft = 0;
   kv::Demand promised;         ///< what running requests will want, while waiters are admitted
   std::vector<uint32_t> tried; ///< waiters that did not fit in this step
@@ -340,6 +356,7 @@ private:
   std::vector<Flight> flights; ///< ring of D
   size_t flightHead = 0, flightCount = 0;
   uint64_t newestStep = 0;
+  const step::Row *newestRows = nullptr; ///< of it, in its bytes
 };
 
 } // namespace llmopt::runtime

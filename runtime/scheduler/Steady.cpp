@@ -1,124 +1,151 @@
 // Requests that decode and do nothing else: most rows of most steps.
 //
-// Such a row follows from the one before by counting, so what it needs stays together from step to
-// step (SteadyRow), and the block manager knows of it that it goes on (BlockManager::beginSteady).
-// Whatever else is to happen to the request ends that first: endSteady.
+// Such a row follows from the one before by counting: what it was is read from the bytes of the
+// newest step (RunningRows says where), and the block manager knows of the request that it goes on
+// (BlockManager::beginSteady). Whatever else is to happen to it ends that first: endSteady. When
+// that will be is known to the step, and a step looks at no other one by itself.
 #include "runtime/scheduler/Scheduler.h"
 
 #include "runtime/scheduler/Mutants.h"
 
+#include <algorithm>
+
 using namespace llmopt::runtime;
 
-/// After its row of the newest step was written. Nothing happens where it cannot be.
-void Scheduler::beginSteady(uint32_t slot) {
-  Request &request = requests[slot];
-  uint32_t rows = request.inFlightRows, base = request.leastLength();
-  // A row of one token in each step in flight, each of which yields one; no drafts anywhere.
-  if (mostDrafts || !request.plain() || rows != flightCount + 1 ||
-      request.samplesInFlight != rows || request.inFlightLeast != rows ||
-      request.inFlightMost != rows || base >= request.plainEnd)
-    return;
-  // All tokens that it yields are kept: those of its rows until the end, and of those in flight.
-  uint32_t kept = base + newestTokens.most() - uint32_t(flights.size());
-  uint32_t end = std::min({blocks.beginSteady(request.sequence), request.plainEnd, kept});
-  if (!end)
-    return;
-  SteadyRow &row = steady[slot];
-  row = {.samplingSeed = request.samplingSeed,
-         .tokens = request.memory.get(),
-         .lastTokenNs = request.lastTokenNs,
-         .generation = request.generation,
-         .tableSlot = request.sequence.slot,
-         .base = base,
-         .end = end,
-         .written = request.known(),
-         .promptLength = request.promptLength,
-         .outputLimit = request.outputLimit,
-         .adapter = request.adapter,
-         .lastRow = request.lastRow,
-         .flags = uint8_t(step::kSamples | (request.greedy ? step::kGreedy : 0)),
-         .steady = true};
+void Scheduler::Flight::addSingle(uint32_t row) {
+  auto at = std::lower_bound(single.begin(), single.end(), row);
+  if (at == single.end() || *at != row)
+    single.insert(at, row);
 }
 
-/// All of it is in the request and in the sequence again. Nothing where it is not steady.
-void Scheduler::endSteady(uint32_t slot) {
-  SteadyRow &row = steady[slot];
-  if (!row.steady)
-    return;
-  row.steady = false;
-  Request &request = requests[slot];
-  uint32_t before = request.computed, rows = uint32_t(flightCount);
-  request.computed = row.base - rows;
+/// KV slots before the next row of a steady request.
+uint32_t Scheduler::nextBase(uint32_t position) const { return newestRow(position).baseLength + 1; }
+
+/// After its row of the step that is being made was written. False where it cannot be.
+bool Scheduler::beginSteady(uint32_t position) {
+  Request &request = requests[runningRows[position]];
+  uint32_t rows = request.inFlightRows, base = request.leastLength();
+  // A row of one token in each step in flight, each of which yields one; no drafts anywhere; and
+  // its last token came with the last step.
+  if (mostDrafts || !request.plain() || rows != flightCount + 1 ||
+      request.samplesInFlight != rows || request.inFlightLeast != rows ||
+      request.inFlightMost != rows || base >= request.plainEnd ||
+      request.lastTokenNs != completedNs)
+    return false;
+  // All tokens that it yields are kept: those of its rows until the next look at it, and of those
+  // in flight.
+  uint32_t kept = base + newestTokens.most() - 1 - uint32_t(flights.size());
+  uint32_t end = std::min({blocks.beginSteady(request.sequence), request.plainEnd, kept});
+  if (!end)
+    return false;
+  request.steady = true;
+  uint32_t next = uint32_t(request.lastStep) + 1, steps = end - std::min(base, end);
+  runningRows.beginSteady(position, next + (request.plainEnd - base), request.lastRow);
+  runningRows.setNext(position, next + steps);
+  newestTokens.begin(request.sequence.slot, request.memory, request.knownTokens);
+  return true;
+}
+
+/// In the plan of a step with a row of it that needs a page, ends a block or lets a page go, or
+/// when its tokens have to be written. False where it cannot stay steady: its answer may end; or
+/// steps are in flight, and nobody knows what the block manager will want when they have completed.
+bool Scheduler::goOnSteady(uint32_t position) {
+  uint32_t step = blocks.currentStep(), end = runningRows.end(position);
+  if (flightCount || end <= step - mutant(SchedulerMutant::SteadyTooLong))
+    return false;
+  const step::Row &row = newestRow(position);
+  uint32_t slot = row.tableSlot, base = row.baseLength + 1, most = newestTokens.most();
+  uint32_t unwritten = base + 1 - newestTokens.writtenTo(slot);
+  if (unwritten >= most) {
+    blocks.keepSteady(slot, newestTokens.write(slot, base + 1));
+    unwritten = 0;
+  }
+  uint32_t pages = blocks.steadyCapacity(slot), plain = blocks.steadyPlainEnd(slot);
+  if (base >= pages)
+    unreserved.push_back({.request = row.request, .tableSlot = slot});
+  uint32_t next = step;
+  if (base < plain) // else it is looked at when it is written, and when it completes
+    next += base < pages ? std::min({pages - base, plain - base, most - unwritten, end - step}) : 1;
+  runningRows.setNext(position, next);
+  return true;
+}
+
+/// Of a steady request, after completeSteady: where the row ends a block, or lets a page go.
+void Scheduler::completeEnd(const step::Row &row) {
+  uint32_t slot = row.tableSlot;
+  if (row.baseLength >= blocks.steadyPlainEnd(slot))
+    blocks.commitSteady(slot, newestTokens.write(slot, row.baseLength + 2, true));
+}
+
+/// All of it is in the request and in the sequence again.
+void Scheduler::endSteadyAt(uint32_t position) {
+  Request &request = requests[runningRows[position]];
+  uint32_t rows = uint32_t(flightCount), slot = request.sequence.slot;
+  request.computed = nextBase(position) - rows;
   if (mutant(SchedulerMutant::SteadyRowsForgotten))
     rows = 0;
   request.inFlightRows = request.inFlightLeast = request.inFlightMost = rows;
   request.samplesInFlight = rows;
   request.knownTokens = request.computed + 1;
-  for (uint32_t left = request.knownTokens - row.written; left-- > 0; ++row.written)
-    row.tokens[row.written] = newestTokens.of(left)[row.tableSlot];
-  request.newest = row.tokens[request.computed];
-  request.lastTokenNs = row.lastTokenNs;
+  std::span<const kv::Token> computed = newestTokens.write(slot, request.knownTokens);
+  request.newest = newestTokens.lastWritten(slot);
+  request.lastTokenNs = completedNs;
   request.lastStep = newestStep;
-  request.lastRow = row.lastRow;
-  blocks.endSteady(request.sequence, request.tokens().subspan(before, request.computed - before));
+  request.lastRow = runningRows.row(position);
+  // Its rows in flight: each names the one before.
+  for (size_t i = flightCount, row = request.lastRow; i-- > 0;) {
+    Flight &flight = flights[(flightHead + i) % flights.size()];
+    flight.addSingle(uint32_t(row));
+    row = flight.rows[row].predecessorRow;
+  }
+  request.steady = false;
+  runningRows.endSteady(position);
+  newestTokens.end(slot);
+  blocks.endSteady(request.sequence, computed);
 }
 
-/// Its next row will not be steady: what is looked at then was left alone for some steps.
-void Scheduler::fetchUnsteady(const SteadyRow &row, uint32_t slot) const {
-  const char *request = reinterpret_cast<const char *>(&requests[slot]);
-  __builtin_prefetch(request, 1);
-  __builtin_prefetch(request + 64, 1);
-  __builtin_prefetch(row.tokens + row.base, 1);
-  blocks.fetchRow(row.tableSlot, row.base);
+/// Of those that the next step looks at: what it looks at was left alone for some steps.
+void Scheduler::fetchDue() const {
+  uint32_t step = uint32_t(newestStep) + 1;
+  for (uint32_t i = 0; (i = runningRows.firstDue(i, step)) < runningRows.size(); ++i) {
+    if (!runningRows.isSteady(i))
+      continue;
+    const step::Row &row = newestRow(i);
+    blocks.fetchRow(row.tableSlot, row.baseLength + 1);
+    if (runningRows.end(i) > step)
+      continue;
+    const char *request = reinterpret_cast<const char *>(&requests[runningRows[i]]);
+    __builtin_prefetch(request, 1);
+    __builtin_prefetch(request + 64, 1);
+    newestTokens.fetch(row.tableSlot);
+  }
 }
 
 /// Of rows that something happens to when they complete: blocks and answers that end.
 void Scheduler::fetchEnds(const Flight &flight) const {
-  for (uint32_t slot : flight.unsteady) {
-    const Request &request = requests[slot];
-    if (request.state != RequestState::Running)
+  for (uint32_t i : flight.single) {
+    const step::Row &row = flight.rows[i];
+    if (row.phase != step::Phase::Decode)
       continue;
-    blocks.fetchCommit(request.sequence.slot);
-    if (request.given() + 1 >= request.outputLimit)
-      fetchAll(&request, sizeof(request));
+    blocks.fetchCommit(row.tableSlot);
+    newestTokens.fetch(row.tableSlot);
+    if (row.outputPosition + 1 >= row.outputLimit)
+      fetchAll(&requests[row.request], sizeof(Request));
   }
 }
 
-uint32_t Scheduler::computedOf(uint32_t slot) const {
-  return steady[slot].steady ? steady[slot].base - uint32_t(flightCount) : requests[slot].computed;
-}
-
-/// Results from `begin` on, as long as their requests are steady. Gives the first that is not.
-size_t Scheduler::completeSteady(const Flight &flight, size_t begin, const StepResult &result,
-                                 int64_t nowNs) {
-  const PlannedRow *rows = flight.rows.data();
+/// Results [begin, end), whose requests are steady.
+void Scheduler::completeSteady(const Flight &flight, size_t begin, size_t end,
+                               const StepResult &result, int64_t nowNs) {
+  const step::Row *rows = flight.rows.data();
   const RowResult *results = result.rows.data();
   const kv::Token *tokens = result.tokens.data();
-  SteadyRow *table = steady.data();
   kv::Token *kept = newestTokens.next();
-  size_t i = begin, count = flight.rows.size(), last = count - 1;
-  uint64_t gap = 0;
-  size_t gapBegin = begin;
-  for (; i < count; ++i) {
-    __builtin_prefetch(&table[rows[std::min(i + kAhead, last)].slot], 1);
-    SteadyRow &row = table[rows[i].slot];
-    // It is the row's request: another one in its place would have no row in this step.
-    if (!row.steady || results[i].failed)
-      break;
+  for (size_t i = begin; i < end; ++i) {
     const kv::Token &token = tokens[results[i].firstToken];
-    kept[row.tableSlot] = token;
-    uint64_t since = uint64_t(nowNs - row.lastTokenNs);
-    if (since != gap) {
-      recordGap(gap, i - gapBegin);
-      gap = since;
-      gapBegin = i;
-    }
-    row.lastTokenNs = nowNs;
-    if (row.base >= row.end)
-      fetchUnsteady(row, rows[i].slot);
-    listener.onTokens({rows[i].slot, row.generation}, {&token, 1}, nowNs);
+    kept[rows[i].tableSlot] = token;
+    listener.onTokens({rows[i].request, rows[i].generation}, {&token, 1}, nowNs);
   }
-  recordGap(gap, i - gapBegin);
-  counts.generationTokensTotal += i - begin;
-  return i;
+  recordGap(uint64_t(nowNs - completedNs), end - begin);
+  counts.generationTokensTotal += end - begin;
 }

@@ -84,6 +84,9 @@ struct Row {
 };
 static_assert(sizeof(Row) == 72);
 
+/// KV slots that it fills, at least.
+inline uint32_t leastOf(const Row &row) { return row.phase == Phase::Prefill ? row.tokenCount : 1; }
+
 /// A query token. Its KV slot is the row's base length + its index in the row (linear);
 /// its position is the row's base length + `depth` (equal for siblings of a tree).
 struct Token {

@@ -155,6 +155,12 @@ public:
 
   /// The bytes, valid until `buffers` further steps are finished.
   std::span<const uint8_t> finish();
+  /// The rows in them.
+  std::span<const step::Row> finishedRows() const {
+    const Buffer &buffer = ring[(nextBuffer + ring.size() - 1) % ring.size()];
+    return {reinterpret_cast<const step::Row *>(buffer.bytes() + sizeof(step::Header)),
+            head.rowCount};
+  }
 
 private:
   /// Bytes of a step, in units of 8 for the alignment.

@@ -2,6 +2,9 @@
 #include "runtime/scheduler/Mutants.h"
 #include "runtime/scheduler/Scheduler.h"
 
+#include <cstring>
+#include <vector>
+
 using namespace llmopt::runtime;
 
 void Scheduler::writeDrafts(const Request &request, const PlannedRow &planned) {
@@ -17,9 +20,9 @@ void Scheduler::writeDrafts(const Request &request, const PlannedRow &planned) {
   }
 }
 
-void Scheduler::writeRow(PlannedRow &planned, uint64_t step) {
+void Scheduler::writeRow(const PlannedRow &planned, Flight &flight) {
   Request &request = requests[planned.slot];
-  bool prefill = planned.prefill = request.prefilling();
+  bool prefill = request.prefilling();
   bool predecessor = request.samplesInFlight > 0;
   step::Row &row = writer.addRow();
   uint32_t index = writer.rowCount() - 1;
@@ -61,132 +64,142 @@ void Scheduler::writeRow(PlannedRow &planned, uint64_t step) {
   else if (allLogits)
     writer.wantLogits(planned.tokens);
 
-  planned.decode = !prefill && planned.tokens == 1;
   ++request.inFlightRows;
-  request.inFlightLeast += planned.least();
+  request.inFlightLeast += leastOf(row);
   request.inFlightMost += planned.tokens;
   if (planned.samples) {
     ++request.samplesInFlight;
-    request.lastStep = step;
+    request.lastStep = flight.step;
     request.lastRow = index;
   }
+  flight.single.push_back(index);
 }
 
-/// As writeDecodes, up to the first who is not steady, which it gives. `kBehind`: other steps are
-/// in flight, so the tokens are what the newest one yields.
+/// Rows of steady requests: what they were in the newest step, a token later. `kBehind`: that step
+/// is in flight, so the tokens are what it yields.
 template <bool kBehind>
-size_t Scheduler::writeSteady(size_t begin, size_t end, StepWriter::Decodes &decodes) {
+void Scheduler::writeSteady(uint32_t begin, uint32_t end, StepWriter::Decodes &decodes) {
   step::Row *out = decodes.nextRow();
   step::Token *token = decodes.nextTokens();
   step::Reference *reference = decodes.nextReferences();
-  uint32_t firstToken = decodes.tokenIndex(), firstDraft = decodes.draftIndex();
+  uint32_t firstToken = decodes.tokenIndex(), index = writer.rowCount() + decodes.rowsWritten();
   int32_t nextReference = decodes.referenceIndex();
-  uint32_t index = writer.rowCount() + decodes.rowsWritten(); // of the first one
-  const kv::Token *newest = newestTokens.of();
+  const kv::Token *newest = newestTokens.last();
+  const step::Row *before = newestRows;
   const uint64_t behind = newestStep;
-  SteadyRow *table = steady.data();
-  const PlannedRow *rows = plan.data();
-  size_t i = begin;
-  for (; i < end; ++i, ++out, ++token) {
-    if (i + kAhead < end)
-      __builtin_prefetch(&table[rows[i + kAhead].slot], 1);
-    uint32_t slot = rows[i].slot, done = uint32_t(i - begin);
-    SteadyRow &known = table[slot];
-    if (!known.steady)
-      break;
-    uint32_t base = known.base++;
-    *out = {.samplingSeed = known.samplingSeed,
-            .predecessorStep = kBehind ? behind : step::kNoStep,
-            .predecessorRow = kBehind ? known.lastRow : step::kNone,
-            .tableSlot = known.tableSlot,
-            .request = slot,
-            .generation = known.generation,
-            .firstToken = firstToken + done,
-            .tokenCount = 1,
-            .baseLength = base,
-            .lengthBound = base + 1,
-            .outputPosition = base + 1 - known.promptLength,
-            .outputLimit = known.outputLimit,
-            .adapter = known.adapter,
-            .firstDraft = firstDraft,
-            .draftCount = 0,
-            .phase = step::Phase::Decode,
-            .flags = known.flags,
-            .reserved = 0};
+  for (uint32_t i = begin; i < end; ++i) {
+    uint32_t last = runningRows.row(i), done = i - begin;
+    step::Row row = before[last];
+    row.predecessorStep = kBehind ? behind : step::kNoStep;
+    row.predecessorRow = kBehind ? last : step::kNone;
+    row.firstToken = firstToken + done;
+    ++row.baseLength;
+    ++row.lengthBound;
+    ++row.outputPosition;
+    out[done] = row;
     if (kBehind)
-      reference[done] = {behind, known.lastRow, 0};
-    *token = {kBehind ? -1 - nextReference - int32_t(done) : int32_t(newest[known.tableSlot]), 0};
-    known.lastRow = index + done;
+      reference[done] = {behind, last, 0};
+    token[done] = {kBehind ? -1 - nextReference - int32_t(done) : int32_t(newest[row.tableSlot]),
+                   0};
   }
-  decodes.advance(uint32_t(i - begin), kBehind ? uint32_t(i - begin) : 0);
-  return i;
+  runningRows.setRows(begin, end, index);
+  decodes.advance(end - begin, kBehind ? end - begin : 0);
 }
 
-/// As writeRow, for rows [begin, end) of the plan, which have one token each and yield one. Who is
-/// steady needs its own record and nothing else; others may become so.
-void Scheduler::writeDecodes(size_t begin, size_t end, Flight &flight) {
-  uint64_t step = flight.step;
-  StepWriter::Decodes decodes = writer.beginDecodes(uint32_t(end - begin));
-  uint32_t first = writer.rowCount();
-  for (size_t i = begin;; ++i) {
-    i = flightCount ? writeSteady<true>(i, end, decodes) : writeSteady<false>(i, end, decodes);
-    if (i == end)
+/// As writeRow, where the row has one token and yields one. The request may be steady from then on.
+void Scheduler::writeDecode(uint32_t position, Flight &flight, StepWriter::Decodes &decodes) {
+  uint32_t slot = runningRows[position], index = writer.rowCount() + decodes.rowsWritten();
+  Request &request = requests[slot];
+  bool predecessor = request.samplesInFlight > 0;
+  step::Row &row = predecessor ? decodes.add(step::Reference{request.lastStep, request.lastRow, 0})
+                               : decodes.add(request.newest);
+  row.samplingSeed = request.samplingSeed;
+  row.predecessorStep = predecessor ? request.lastStep : step::kNoStep;
+  row.predecessorRow = predecessor ? request.lastRow : step::kNone;
+  row.tableSlot = request.sequence.slot;
+  row.request = slot;
+  row.generation = request.generation;
+  row.baseLength = request.leastLength();
+  row.lengthBound = request.mostLength() + 1;
+  row.outputPosition = request.decodePosition();
+  row.outputLimit = request.outputLimit;
+  row.adapter = request.adapter;
+  row.flags = uint8_t(step::kSamples | (request.greedy ? step::kGreedy : 0) |
+                      (request.filtered ? step::kFiltered : 0));
+  ++request.inFlightRows;
+  ++request.inFlightLeast;
+  ++request.inFlightMost;
+  ++request.samplesInFlight;
+  request.lastStep = flight.step;
+  request.lastRow = index;
+  if (!beginSteady(position))
+    flight.single.push_back(index);
+}
+
+/// Those of running requests that decode, in the order of admission; then the other ones.
+void Scheduler::writeRows(Flight &flight) {
+  // These mistakes are in writeRow.
+  bool damaged = mutant(SchedulerMutant::PositionRestarts) || mutant(SchedulerMutant::StaleToken);
+  uint32_t left = runningRows.steadyCount() + uint32_t(plannedInOrder);
+  StepWriter::Decodes decodes = writer.beginDecodes(left);
+  size_t planned = 0;
+  auto writeRun = [&](uint32_t begin, uint32_t end) {
+    if (begin < end)
+      flightCount ? writeSteady<true>(begin, end, decodes)
+                  : writeSteady<false>(begin, end, decodes);
+  };
+  for (uint32_t i = 0; i < runningRows.size(); ++i) {
+    uint32_t next = runningRows.firstDue(i, uint32_t(flight.step));
+    writeRun(i, next);
+    if ((i = next) == runningRows.size())
       break;
-    uint32_t slot = plan[i].slot;
-    Request &request = requests[slot];
-    bool predecessor = request.samplesInFlight > 0;
-    step::Row &row = predecessor
-                         ? decodes.add(step::Reference{request.lastStep, request.lastRow, 0})
-                         : decodes.add(request.newest);
-    row.samplingSeed = request.samplingSeed;
-    row.predecessorStep = predecessor ? request.lastStep : step::kNoStep;
-    row.predecessorRow = predecessor ? request.lastRow : step::kNone;
-    row.tableSlot = request.sequence.slot;
-    row.request = slot;
-    row.generation = plan[i].generation;
-    row.baseLength = request.leastLength();
-    row.lengthBound = request.mostLength() + 1;
-    row.outputPosition = request.decodePosition();
-    row.outputLimit = request.outputLimit;
-    row.adapter = request.adapter;
-    row.flags = uint8_t(step::kSamples | (request.greedy ? step::kGreedy : 0) |
-                        (request.filtered ? step::kFiltered : 0));
-    ++request.inFlightRows;
-    ++request.inFlightLeast;
-    ++request.inFlightMost;
-    ++request.samplesInFlight;
-    request.lastStep = step;
-    request.lastRow = first + uint32_t(i - begin);
-    beginSteady(slot);
-    if (!steady[slot].steady)
-      flight.unsteady.push_back(slot);
+    if (runningRows.isSteady(i)) { // its block ends, or a page may go
+      flight.single.push_back(writer.rowCount() + decodes.rowsWritten());
+      writeRun(i, i + 1);
+      runningRows.setNext(i, uint32_t(flight.step) + 1);
+      continue;
+    }
+    if (planned == plannedInOrder || plan[planned].slot != runningRows[i])
+      continue;
+    const PlannedRow &row = plan[planned++];
+    if (row.decode && !damaged) {
+      writeDecode(i, flight, decodes);
+      continue;
+    }
+    left -= decodes.rowsWritten() + 1;
+    writer.end(decodes);
+    writeRow(row, flight);
+    decodes = writer.beginDecodes(left);
   }
   writer.end(decodes);
+  for (; planned < plan.size(); ++planned)
+    writeRow(plan[planned], flight);
+}
+
+/// A mistake: the bytes of each step where those of the one before were.
+static std::span<const uint8_t> stagedInOne(std::span<const uint8_t> bytes) {
+  static std::vector<uint64_t> only(1 << 18);
+  std::memcpy(only.data(), bytes.data(), std::min(bytes.size(), only.size() * sizeof(uint64_t)));
+  return {reinterpret_cast<const uint8_t *>(only.data()), bytes.size()};
 }
 
 std::span<const uint8_t> Scheduler::launch() {
   const kv::StepTables &tables = blocks.closeStep();
   Flight &flight = flights[(flightHead + flightCount) % flights.size()];
   flight.step = tables.step;
-  flight.unsteady.clear();
-  writer.begin(flight.step, step::Kind::Step, uint32_t(plan.size()));
+  flight.single.clear();
+  writer.begin(flight.step, step::Kind::Step, runningRows.steadyCount() + uint32_t(plan.size()));
   writer.setTables(tables);
-  // Runs of rows that decode, and the others one by one.
-  bool damaged = mutant(SchedulerMutant::PositionRestarts) || mutant(SchedulerMutant::StaleToken);
-  for (size_t i = 0, end; i < plan.size(); i = end) {
-    for (end = i; end < plan.size() && plan[end].decode && !damaged;)
-      ++end;
-    writeDecodes(i, end, flight);
-    if (end < plan.size())
-      writeRow(plan[end++], flight.step);
-  }
-  flight.rows.swap(plan);
+  writeRows(flight);
+  std::span<const uint8_t> bytes = writer.finish();
+  flight.rows = writer.finishedRows();
   newestStep = flight.step;
+  newestRows = flight.rows.data();
   ++flightCount;
   ++launched;
   ++counts.steps;
   counts.stepTokens.record(writer.tokenCount());
   counts.tokensComputed += writer.tokenCount();
   updateGauges();
-  return writer.finish();
+  return mutant(SchedulerMutant::StagingRingOfOne) ? stagedInOne(bytes) : bytes;
 }

@@ -86,7 +86,7 @@ struct Demand {
 std::vector<Demand> demandsOf(const Options &options) {
   constexpr double kOfPage = 64, kOfToken = 48;
   constexpr uint32_t kMostSteps = 16; // more are refused for what they are
-  constexpr double kOfRequest = sizeof(Request) + sizeof(SteadyRow) + 64;
+  constexpr double kOfRequest = sizeof(Request) + 64;
   const ReplayOptions &replay = options.replay;
   const SchedulerOptions &scheduler = replay.scheduler;
   uint64_t smallest = UINT64_MAX;

@@ -331,13 +331,28 @@ void Driver::close() {
   beginSteady();
 }
 
-/// Who is steady has a row in each step; whose rows may not begin as far any more is not.
+/// Who is steady has a row in each step; whose rows may not begin as far any more is not, or has
+/// what the manager wants to be told of then.
 void Driver::addSteadyRows() {
   for (const std::shared_ptr<Client> &client : clients) {
     auto found = steady.find(client.get());
     if (found == steady.end())
       continue;
-    if (manager->boundTokens(client->id) >= found->second.end || random.oneIn(16)) {
+    Steady &state = found->second;
+    uint32_t slot = client->id.slot, base = manager->boundTokens(client->id);
+    if (unfinished.empty() && random.oneIn(8)) {
+      manager->keepSteady(slot, state.tokens);
+      state.tokens.clear();
+    }
+    bool goesOn = base < state.end;
+    if (!goesOn && unfinished.empty() && !random.oneIn(4)) {
+      goesOn = manager->reserveSteady(slot) == Reply::Ok;
+      bool ends = base >= manager->steadyPlainEnd(slot);
+      state.end =
+          ends ? base + 1 : std::min(manager->steadyCapacity(slot), manager->steadyPlainEnd(slot));
+      say("slot {} {} steady", slot, goesOn ? "stays" : "lacks a page to be");
+    }
+    if (!goesOn || random.oneIn(16)) {
       endSteady(*client);
       continue;
     }
@@ -403,7 +418,14 @@ void Driver::commitRow(RowWork &row, StepId step) {
   auto found = steady.find(row.client.get());
   if (found != steady.end() && !random.oneIn(16)) {
     expect(row.committed.size() == 1 && !row.unsettled, "a steady row yields a token");
-    found->second.tokens.push_back(row.committed[0]);
+    std::vector<Token> &tokens = found->second.tokens;
+    tokens.push_back(row.committed[0]);
+    if (manager->committedTokens(row.id) < manager->steadyPlainEnd(row.id.slot))
+      return;
+    say("slot {} ends a block, or lets a page go", row.id.slot);
+    manager->commitSteady(row.id.slot, tokens);
+    tokens.clear();
+    ++steadyEnds;
     return;
   }
   endSteady(*row.client);

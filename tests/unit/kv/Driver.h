@@ -76,7 +76,7 @@ public:
   std::string error;
   std::unique_ptr<BlockManager> manager;
   uint64_t calls = 0, lacks = 0, partialHits = 0, hostHits = 0, lateRows = 0, demoted = 0,
-           steadyRows = 0;
+           steadyRows = 0, steadyEnds = 0;
   /// With it on, each call writes a line to stderr: how a failing seed is looked at.
   bool talk = false;
   /// The manager's own check runs after each of so many calls.
@@ -138,7 +138,7 @@ private:
   std::deque<RowWork> rows;                ///< of the open step
   struct Steady {
     uint32_t end;              ///< its rows begin before
-    std::vector<Token> tokens; ///< since it is
+    std::vector<Token> tokens; ///< that the manager was not told of
   };
   std::map<const Client *, Steady> steady;
   std::deque<StepId> unfinished;

@@ -232,6 +232,61 @@ TEST(KvStory, ASteadySequenceGoesOnByTheSteps) {
   EXPECT_EQ(story.hits(text(0, 9)), 8u) << "its tokens were forgotten";
 }
 
+// Where it needs a page, ends a block or lets a page go the manager is told, and it stays steady.
+TEST(KvStory, ASteadySequenceGoesOnThroughBlocks) {
+  Story story(optionsFor({windowGroup(4, 8), fullGroup(4)}, 12));
+  BlockManager &kv = *story.kv;
+  SequenceId a = story.run(text(0, 5));
+  story.open();
+  EXPECT_EQ(kv.reserve(a, 1), Reply::Ok);
+  StepId step = story.close();
+  EXPECT_EQ(kv.beginSteady(a), 7u);
+  std::vector<Token> untold = text(5, 1);
+  EXPECT_EQ(kv.completeStep(step), Reply::Ok);
+  for (uint32_t base = 6; base < 30; ++base) {
+    story.open();
+    EXPECT_EQ(base >= kv.steadyCapacity(a.slot), base % 4 == 0) << base;
+    if (base == 9) {
+      kv.keepSteady(a.slot, untold);
+      untold.clear();
+    }
+    EXPECT_EQ(kv.demandOfSteady(a.slot).take[1], base % 4 == 0) << base;
+    EXPECT_EQ(kv.reserveSteady(a.slot), Reply::Ok);
+    step = story.close();
+    untold.push_back(base);
+    if (base >= kv.steadyPlainEnd(a.slot)) {
+      kv.commitSteady(a.slot, untold);
+      untold.clear();
+    }
+    EXPECT_EQ(kv.completeStep(step), Reply::Ok);
+    EXPECT_EQ(kv.committedTokens(a), base + 1);
+    EXPECT_TRUE(kv.check().ok()) << kv.check().toString();
+    uint32_t seen = base + 1 < 8 ? 0 : (base + 1 - 7) / 4;
+    EXPECT_EQ(kv.pageAt(a, 0, seen) == kNoPage, false) << base;
+    if (seen)
+      EXPECT_EQ(kv.pageAt(a, 0, seen - 1), kNoPage) << "no query sees it after " << base;
+  }
+  kv.endSteady(a, untold);
+  EXPECT_EQ(kv.reserveSteady(a.slot), Reply::WrongStep);
+  EXPECT_EQ(kv.finish(a), Reply::Ok);
+  EXPECT_EQ(story.hits(text(0, 40)), 28u);
+}
+
+// More nodes are free at once than the newest ones that are kept apart: none is lost, and none used
+// twice.
+TEST(KvStory, NodesOfManyPagesAreFreedAndUsedAgain) {
+  ManagerOptions options = optionsFor({fullGroup(4)}, 2000);
+  options.maxTokens = 8000;
+  Story story(options);
+  for (Token round = 0; round < 4; ++round) {
+    std::vector<Token> tokens = text(round * 100'000, 7601);
+    story.remember(tokens);
+    EXPECT_EQ(story.hits(tokens), 7600u) << round;
+    EXPECT_EQ(story.kv->cache().liveNodes(), 1901u + (round ? 99 : 0)) << round;
+    EXPECT_TRUE(story.kv->check().ok()) << story.kv->check().toString();
+  }
+}
+
 // vllm-project/vllm#1584: prompt of 2.5 blocks, four children, one token each.
 TEST(KvStory, ForksShareWholePagesAndCopyTheLast) {
   Story story({fullGroup(4)}, 16);

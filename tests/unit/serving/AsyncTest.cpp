@@ -1,4 +1,5 @@
 // Several steps in flight: the host knows bounds, and what it finds out late is discarded.
+#include "tests/unit/serving/ReusedSlot.h"
 #include "tests/unit/serving/Story.h"
 
 using namespace llmopt::test;
@@ -269,6 +270,8 @@ TEST(Async, ResultsThatBreakTheContractAreRefusedAndChangeNothing) {
   story.expectAnswer('B', 3);
   story.expectEmpty();
 }
+
+TEST(Async, RowsOfAnEndedRequestAreNotThoseOfWhoHasItsSlotNow) { tellOfAReusedSlot(); }
 
 // Requests are steady for long where pages are large: whenever that ends, all tokens since are
 // known.

@@ -1,0 +1,94 @@
+// The running requests in the order of admission, and the rows of those that are steady: what a
+// step looks at of each request that decodes and does nothing else is its place in these arrays.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace llmopt::runtime {
+
+class RunningRows {
+public:
+  void reserve(uint32_t most) {
+    slots.reserve(most);
+    until.reserve(most);
+    rows.reserve(most);
+    ends.reserve(most);
+  }
+
+  bool empty() const { return slots.empty(); }
+  uint32_t size() const { return uint32_t(slots.size()); }
+  uint32_t operator[](uint32_t position) const { return slots[position]; }
+  std::span<const uint32_t> requests() const { return slots; }
+  uint32_t positionOf(uint32_t slot) const {
+    return uint32_t(std::find(slots.begin(), slots.end(), slot) - slots.begin());
+  }
+
+  void add(uint32_t slot) {
+    slots.push_back(slot);
+    until.push_back(0);
+    rows.push_back(0);
+    ends.push_back(0);
+  }
+  /// One that is not steady.
+  void remove(uint32_t position) {
+    slots.erase(slots.begin() + position);
+    until.erase(until.begin() + position);
+    rows.erase(rows.begin() + position);
+    ends.erase(ends.begin() + position);
+  }
+
+  /// It can be steady in the steps before `end`; the newest step's row is `row`.
+  void beginSteady(uint32_t position, uint32_t end, uint32_t row) {
+    ends[position] = end;
+    rows[position] = row;
+    ++steady;
+  }
+  /// Nothing happens to it in the steps before this one.
+  void setNext(uint32_t position, uint32_t step) { until[position] = step; }
+  void endSteady(uint32_t position) {
+    until[position] = 0;
+    --steady;
+  }
+  uint32_t steadyCount() const { return steady; }
+  bool isSteady(uint32_t position) const { return until[position] != 0; }
+  /// 0 where it is not steady.
+  uint32_t next(uint32_t position) const { return until[position]; }
+  /// Of a steady one.
+  uint32_t end(uint32_t position) const { return ends[position]; }
+  /// Of a steady one, in the newest step.
+  uint32_t row(uint32_t position) const { return rows[position]; }
+  /// Those of [begin, end) have rows from `first` on in a step that is newer.
+  void setRows(uint32_t begin, uint32_t end, uint32_t first) {
+    for (uint32_t i = begin; i < end; ++i)
+      rows[i] = first + (i - begin);
+  }
+  /// The first position from `begin` on that is not steady, or something happens to it in the step;
+  /// `size` where there is none. Looks at several at a time: nearly all are steady.
+  uint32_t firstDue(uint32_t begin, uint32_t step) const {
+    constexpr uint32_t kTogether = 16;
+    const uint32_t *due = until.data();
+    uint32_t i = begin, count = size();
+    for (; count - i >= kTogether; i += kTogether) {
+      bool any = false;
+      for (uint32_t j = 0; j < kTogether; ++j)
+        any |= due[i + j] <= step;
+      if (any)
+        break;
+    }
+    while (i < count && due[i] > step)
+      ++i;
+    return i;
+  }
+
+private:
+  std::vector<uint32_t> slots;
+  std::vector<uint32_t> until; ///< of steady ones, the next step that looks at them; else 0
+  std::vector<uint32_t> rows;  ///< of steady ones, in the newest step
+  std::vector<uint32_t> ends;  ///< of steady ones, the first step in which they cannot be
+  uint32_t steady = 0;
+};
+
+} // namespace llmopt::runtime
