@@ -10,6 +10,8 @@ using namespace plantest;
 namespace {
 
 constexpr uint32_t kSeeds = 200;
+/// Those whose programs are also planned with tuples of heads: with 8 heads a check takes long.
+constexpr uint32_t kTupleSeeds = 30;
 
 /// What the plans of a seed have wrong, "" if nothing.
 std::string findings(uint32_t seed) {
@@ -23,11 +25,13 @@ std::string findings(uint32_t seed) {
     BatchShape batch = randomBatch(random);
     if (StatusOr<Plan> plan = makePlan(program, batch, {}, options))
       checkPlan(program, batch, {}, options, *plan);
+    RandomCascade shared = randomCascade(seed);
+    planAndCheck(shared.program, shared.tree, shared.options);
+    if (seed >= kTupleSeeds)
+      return results.size() ? results.GetTestPartResult(0).message() : "";
     program = withTuples(random, program);
     if (StatusOr<Plan> plan = makePlan(program, batch, {}, options))
       checkPlan(program, batch, {}, options, *plan);
-    RandomCascade shared = randomCascade(seed);
-    planAndCheck(shared.program, shared.tree, shared.options);
     planAndCheck(withTuples(random, shared.program), shared.tree, shared.options);
   }
   return results.size() ? results.GetTestPartResult(0).message() : "";
