@@ -79,7 +79,7 @@ bool staysNarrow(tile::MmaOp mma, const CpuIsa &isa, bool invariant) {
   int64_t rows = rowsOfSlice(mma);
   // With few rows lanes over rows would be idle: those products keep tiles by rows.
   bool few = !invariant && rows <= kMostInPlaceRows;
-  if (!isa.bf16Dot || (few ? !takesRowPairs(mma, isa) : isa.slowBf16Dot) ||
+  if (!isa.bf16Dot || (few || mma.getSlices() > 1 ? !takesRowPairs(mma, isa) : isa.slowBf16Dot) ||
       !a.getElementType().isBF16() || a.getDimSize(1) % 2 != 0 || b.getDimSize(0) == 1 ||
       b.getDimSize(1) == 1)
     return false;
