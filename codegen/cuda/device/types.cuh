@@ -42,10 +42,13 @@ template <int PITCH, int SPAN> struct shared_tile {
 struct work_item {
   enum : int { first_row, row_count, kv_head, sequence, key_begin, key_end, partial_slot, flags };
   enum : int { words = 8 };
-  enum : int { mixed_sequences = 1 }; // a value of flags: rows of several sequences
+  // A value of flags: rows of several sequences against keys that they share. `sequence` is then a
+  // record of its own for those keys: its query_base is 0, its table that of one of the sequences.
+  enum : int { mixed_sequences = 1 };
 };
 
-// A query token: its number in its sequence, its position among the keys.
+// A query token: its number from its sequence's query_base on (with mixed sequences: from the start
+// of the whole array), its position among the keys.
 struct row_entry {
   enum : int { query, position };
   enum : int { words = 2 };
@@ -56,7 +59,8 @@ struct sequence_record {
   enum : int { words = 8 };
 };
 
-// A row whose keys several work items shared: where their results lie.
+// A row whose keys several work items shared: results lie at partial rows first_partial,
+// first_partial + stride, ..., `count` of them.
 struct merge_item {
   enum : int { row, kv_head, sequence, first_partial, count, stride };
   enum : int { words = 8 };
