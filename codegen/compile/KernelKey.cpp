@@ -28,9 +28,9 @@ std::string llmopt::kernelKey(StringRef ir, const Schedule &schedule, const Comp
   };
   addAll(schedule.rows);
   add(std::to_string(schedule.keys));
+  addAll(schedule.heads);
   if (!options.cudaArch.empty()) {
     addAll(schedule.slices);
-    addAll(schedule.heads);
     addAll({schedule.warps, schedule.stages});
     addAll(schedule.blocks);
     addAll(std::vector<int64_t>(schedule.readsAhead.begin(), schedule.readsAhead.end()));

@@ -1,10 +1,9 @@
 // Where the bytes of pages lie: what a connector to other machines registers with its network,
 // and how both sides find a page.
 //
-//   page p of layer group g:      base + p * groups[g].pageBytes, so many bytes long
-//   in it layer groups[g].layers[i]:  K at i * layerBytes, V right behind at i * layerBytes +
-//   keyBytes K of a layer:                 (slots, heads, keyDim), or headMajor (heads, slots,
-//   keyDim)
+//   page p of layer group g           base + p * groups[g].pageBytes, so many bytes long
+//   in it, layer groups[g].layers[i]  K at i * layerBytes, V at i * layerBytes + keyBytes
+//   K of a layer                      (slots, heads, keyDim); headMajor: (heads, slots, keyDim)
 //
 // All groups share the one range of bytes; whose page it is at a time, the block manager knows.
 #pragma once

@@ -47,10 +47,6 @@ int64_t countTiles(const ClosedBounds::Ranges &ranges, int64_t tileKeys) {
   return count;
 }
 
-} // namespace
-
-namespace {
-
 /// Cuts the rows into tiles of variants that take `heads` together; returns what they cost.
 double cutInto(std::span<const Variant> variants, uint32_t heads, uint64_t rows,
                std::vector<RowCut> &cuts) {

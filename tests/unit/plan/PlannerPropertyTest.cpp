@@ -2,21 +2,6 @@
 
 using namespace plantest;
 
-namespace {
-
-PlanCounts boundOf(const Program &program, const PlanOptions &options, const BatchShape &batch) {
-  PlanLimits limits{.rows = batch.sequences.size()};
-  int64_t longest = 0;
-  for (const SequenceShape &sequence : batch.sequences) {
-    limits.queryTokens += sequence.queryLen;
-    longest = std::max(longest, sequence.keyLen);
-  }
-  limits.splits = mostSplits(program, options, longest);
-  return PlanCounts::bound(program, options, limits);
-}
-
-} // namespace
-
 TEST(PlannerProperty, EachRowSeesEachVisibleKeyOnce) {
   int split = 0;
   for (uint32_t seed = 0; seed < 400; ++seed) {

@@ -87,4 +87,17 @@ inline BatchShape randomBatch(Random &random) {
   return makeBatch(lengths);
 }
 
+/// The room that a planner made for the batch sets aside.
+inline PlanCounts boundOf(const Program &program, const PlanOptions &options,
+                          const BatchShape &batch) {
+  PlanLimits limits{.rows = batch.sequences.size()};
+  int64_t longest = 0;
+  for (const SequenceShape &sequence : batch.sequences) {
+    limits.queryTokens += sequence.queryLen;
+    longest = std::max(longest, sequence.keyLen);
+  }
+  limits.splits = mostSplits(program, options, longest);
+  return PlanCounts::bound(program, options, limits);
+}
+
 } // namespace plantest

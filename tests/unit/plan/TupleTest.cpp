@@ -21,20 +21,13 @@ TEST(Tuples, RandomPlansKeepAllPromises) {
     Program program = withTuples(random, randomProgram(random));
     PlanOptions options = randomOptions(random);
     BatchShape batch = randomBatch(random);
-    PlanLimits limits{.rows = batch.sequences.size()};
-    int64_t longest = 0;
-    for (const SequenceShape &sequence : batch.sequences) {
-      limits.queryTokens += sequence.queryLen;
-      longest = std::max(longest, sequence.keyLen);
-    }
-    limits.splits = mostSplits(program, options, longest);
     StatusOr<Plan> plan = makePlan(program, batch, {}, options);
     if (!plan) {
       ASSERT_TRUE(program.facts.batchInvariant) << plan.status().toString();
       continue;
     }
     checkPlan(program, batch, {}, options, *plan);
-    ASSERT_EQ(PlanCounts::bound(program, options, limits).lacks(PlanCounts::of(*plan)), "");
+    ASSERT_EQ(boundOf(program, options, batch).lacks(PlanCounts::of(*plan)), "");
     ASSERT_FALSE(HasFailure());
     split += plan->partialRows > 0;
   }
