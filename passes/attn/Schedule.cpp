@@ -17,21 +17,19 @@ constexpr int64_t kFewRowsLimit = 16;
 constexpr double kTileOverheadRows = 6, kRowsPerElementByte = 5;
 constexpr double kMeasuredLanes = 16;
 
-/// Up to this many rows a head, products read K and V where they lie; several heads are walked
-/// together only then, and up to so many rows in all, whose accumulators then stay in a first-level
-/// cache beside what is read.
-constexpr int64_t kInPlaceRows = 8, kTogetherRows = 32;
-/// Bytes of K or V of 16 tokens that stay there until all heads have taken theirs.
-constexpr int64_t kTogetherBytes = 32 << 10;
+/// Up to this many rows a head, products read K and V where they lie; the heads are walked together
+/// only then, and up to so many rows in all.
+constexpr int64_t kInPlaceRows = 8, kTogetherRows = 64;
+/// Bytes of K or V of 16 tokens, which wait in the first caches until all heads have taken theirs.
+constexpr int64_t kTogetherBytes = 64 << 10;
 
-/// KV heads to walk together: the most that divide all of them.
+/// KV heads to walk together: all or one, since a part of each token's row is read no faster than
+/// one head's (docs/results/cpu.md).
 int64_t headsTogether(const ScheduleRequest &request, int64_t rows) {
-  int64_t bytes = 16 * std::max(request.dQk, request.dV) * request.elementBytes, best = 1;
-  for (int64_t heads = 2; heads <= request.heads; ++heads)
-    if (request.heads % heads == 0 && rows <= kInPlaceRows && heads * rows <= kTogetherRows &&
-        heads * bytes <= kTogetherBytes)
-      best = heads;
-  return best;
+  int64_t bytes = 16 * std::max(request.dQk, request.dV) * request.elementBytes;
+  bool together = rows <= kInPlaceRows && request.heads * rows <= kTogetherRows &&
+                  request.heads * bytes <= kTogetherBytes;
+  return together ? request.heads : 1;
 }
 
 int64_t roundUp(int64_t value, int64_t multiple) {

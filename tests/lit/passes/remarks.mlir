@@ -4,7 +4,7 @@
 // The schedule tells why: the group, the bytes of a row, the cache of this machine.
 
 // CHECK: remarks.mlir:[[#@LINE+8]]:8: remark: [Analysis] schedule | Category:attn-to-tile
-// CHECK-SAME: rows [[FEW:[0-9]+]] (group 4, 4 KV heads together) and [[MANY:[0-9]+]] (1280 bytes a row in {{[0-9]+}} bytes of L2, register block {{[0-9]+}}), keys 64
+// CHECK-SAME: rows [[FEW:[0-9]+]] (group 4, 8 KV heads together) and [[MANY:[0-9]+]] (1280 bytes a row in {{[0-9]+}} bytes of L2, register block {{[0-9]+}}), keys 64
 // CHECK: func.func @f_attend_[[FEW]](
 // CHECK: func.func @f_attend_[[MANY]](
 // Tiles given by hand are no decision.

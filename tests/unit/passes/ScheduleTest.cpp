@@ -82,25 +82,27 @@ TEST(Schedule, NarrowVectorsPayLessForReadingKeys) {
             chooseCpuSchedule(request, target(512, 1 << 20)).overheadRows);
 }
 
-// Heads are walked together up to 32 rows and 32 KiB of 16 tokens, if products read in place.
-TEST(Schedule, WalksHeadsTogetherThatStayInAFirstCache) {
+// All heads or one: up to 64 rows and 64 KiB of 16 tokens, if products read in place.
+TEST(Schedule, WalksAllHeadsTogetherOrOne) {
   auto heads = [](ScheduleRequest request) {
-    return chooseCpuSchedule(request, target(512, 1 << 20)).heads;
+    return chooseCpuSchedule(request, target(512, 1 << 20)).heads.front();
   };
   ScheduleRequest request{.group = 4, .dQk = 128, .dV = 128, .elementBytes = 2, .heads = 8};
-  EXPECT_EQ(heads(request), std::vector<int64_t>{8});
+  EXPECT_EQ(heads(request), 8);
   request.group = 8;
-  EXPECT_EQ(heads(request), std::vector<int64_t>{4});
-  request.group = 16;
-  EXPECT_EQ(heads(request), std::vector<int64_t>{1});
-  request.group = 1, request.heads = 32;
-  EXPECT_EQ(heads(request), std::vector<int64_t>{8});
-  request.dQk = 256;
-  EXPECT_EQ(heads(request), std::vector<int64_t>{4});
+  EXPECT_EQ(heads(request), 8);
+  request.heads = 10;
+  EXPECT_EQ(heads(request), 1) << "80 rows";
   request.heads = 7;
-  EXPECT_EQ(heads(request), std::vector<int64_t>{1});
-  request.heads = 4, request.batchInvariant = true;
-  EXPECT_EQ(heads(request), std::vector<int64_t>{1});
+  EXPECT_EQ(heads(request), 7);
+  request.group = 16, request.heads = 2;
+  EXPECT_EQ(heads(request), 1) << "no products in place";
+  request.group = 1, request.heads = 16;
+  EXPECT_EQ(heads(request), 16);
+  request.heads = 32;
+  EXPECT_EQ(heads(request), 1) << "128 KiB";
+  request.heads = 8, request.batchInvariant = true;
+  EXPECT_EQ(heads(request), 1);
 }
 
 } // namespace
