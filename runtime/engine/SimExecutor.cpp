@@ -43,16 +43,17 @@ Status SimExecutor::restore(std::span<const uint8_t> snapshot) {
 StatusOr<SimExecutor::RowState> SimExecutor::baseOf(const StepInput &input,
                                                     const step::Row &row) const {
   RowState base{row.baseLength, row.outputPosition};
-  if (row.predecessorStep != step::kNoStep) {
+  if (row.predecessorAgo) {
+    uint64_t step = input.predecessorStep(row);
     const Slot *before = nullptr;
     for (const Slot &slot : ring)
-      if (slot.result.step == row.predecessorStep)
+      if (slot.result.step == step)
         before = &slot;
     if (!before || row.predecessorRow >= before->rows.size())
       return makeStatus(StatusCode::Internal,
                         "step {}: row {} of step {} is named as a predecessor and is not there any "
                         "more",
-                        input.header().stepId, row.predecessorRow, row.predecessorStep);
+                        input.header().stepId, row.predecessorRow, step);
     base = before->rows[row.predecessorRow];
   }
   const Last &last = lasts[row.tableSlot];

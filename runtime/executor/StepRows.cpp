@@ -82,10 +82,11 @@ Status StepRows::resolve(const StepInput &input, bool trees,
                         "step {} has a tree of drafts; the executor was made for chains: set "
                         "ExecutorOptions::draftTrees, with kernels whose mask has a tree",
                         input.header().stepId);
-    if (row.predecessorStep != step::kNoStep) {
-      const StepRecord *before = find(row.predecessorStep);
+    if (row.predecessorAgo) {
+      uint64_t step = input.predecessorStep(row);
+      const StepRecord *before = find(step);
       if (!before || row.predecessorRow >= before->rows.size())
-        return lost(input, row.predecessorStep, row.predecessorRow);
+        return lost(input, step, row.predecessorRow);
       base = before->rows[row.predecessorRow];
     }
     uint32_t shift = row.firstToken - uint32_t(ids.size()); // tokens of failed rows before it

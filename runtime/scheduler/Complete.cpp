@@ -4,16 +4,29 @@
 #include "runtime/scheduler/Mutants.h"
 
 #include <algorithm>
+#include <cstddef>
+#include <cstring>
 
 using namespace llmopt::runtime;
 
 /// Whether each of the rows has yielded one token, as those of steady requests do.
 static bool allPlain(const step::Row *rows, const RowResult *results, size_t count, size_t given) {
-  uint32_t odd = 0, last = 0;
+  // Two neighbours at once.
+  auto pair = [](const uint32_t &first) {
+    uint64_t both;
+    std::memcpy(&both, &first, sizeof(both));
+    return both;
+  };
+  static_assert(offsetof(step::Row, generation) == offsetof(step::Row, request) + 4 &&
+                offsetof(RowResult, generation) == offsetof(RowResult, request) + 4 &&
+                offsetof(RowResult, unsettled) == offsetof(RowResult, tokenCount) + 4);
+  const uint32_t one[2] = {1, 0};
+  uint64_t odd = 0, plain = pair(one[0]);
+  uint32_t last = 0;
   for (size_t i = 0; i < count; ++i) {
     const RowResult &result = results[i];
-    odd |= (result.request ^ rows[i].request) | (result.generation ^ rows[i].generation) |
-           (result.tokenCount ^ 1) | result.unsettled | result.failed;
+    odd |= (pair(result.request) ^ pair(rows[i].request)) | (pair(result.tokenCount) ^ plain) |
+           uint64_t(result.failed);
     last = std::max(last, result.firstToken);
   }
   return !odd && last < given;

@@ -3,9 +3,13 @@
 #pragma once
 
 #include <algorithm>
+#include <bit>
 #include <cstdint>
 #include <span>
 #include <vector>
+#if defined(__SSE2__)
+#include <emmintrin.h>
+#endif
 
 namespace llmopt::runtime {
 
@@ -68,22 +72,34 @@ public:
   /// The first position from `begin` on that is not steady, or something happens to it in the step;
   /// `size` where there is none. Looks at several at a time: nearly all are steady.
   uint32_t firstDue(uint32_t begin, uint32_t step) const {
-    constexpr uint32_t kTogether = 16;
     const uint32_t *due = until.data();
     uint32_t i = begin, count = size();
-    for (; count - i >= kTogether; i += kTogether) {
-      bool any = false;
-      for (uint32_t j = 0; j < kTogether; ++j)
-        any |= due[i + j] <= step;
-      if (any)
-        break;
-    }
+#if defined(__SSE2__)
+    constexpr uint32_t kTogether = 16;
+    for (; count - i >= kTogether; i += kTogether)
+      if (uint32_t mask = dueOf16(due + i, step))
+        return i + uint32_t(std::countr_zero(mask));
+#endif
     while (i < count && due[i] > step)
       ++i;
     return i;
   }
 
 private:
+#if defined(__SSE2__)
+  /// A bit for each that is at most `step`.
+  static uint32_t dueOf16(const uint32_t *due, uint32_t step) {
+    const __m128i sign = _mm_set1_epi32(INT32_MIN); // there are comparisons of signed numbers only
+    const __m128i limit = _mm_xor_si128(_mm_set1_epi32(int(step)), sign);
+    auto later = [&](int i) {
+      __m128i four = _mm_loadu_si128(reinterpret_cast<const __m128i *>(due) + i);
+      return _mm_cmpgt_epi32(_mm_xor_si128(four, sign), limit);
+    };
+    __m128i low = _mm_packs_epi32(later(0), later(1)), high = _mm_packs_epi32(later(2), later(3));
+    return 0xffff & ~uint32_t(_mm_movemask_epi8(_mm_packs_epi16(low, high)));
+  }
+#endif
+
   std::vector<uint32_t> slots;
   std::vector<uint32_t> until; ///< of steady ones, the next step that looks at them; else 0
   std::vector<uint32_t> rows;  ///< of steady ones, in the newest step

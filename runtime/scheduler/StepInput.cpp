@@ -66,8 +66,8 @@ Status StepInput::checkRow(uint32_t index, uint32_t &nextToken, uint32_t &nextDr
   if (verify != (row.draftCount > 0) || row.draftCount > head->maxDraft ||
       (row.phase != step::Phase::Prefill && row.tokenCount != 1u + row.draftCount))
     return wrong("a decode row has one token, a verify row one and its drafts");
-  if ((row.predecessorStep == step::kNoStep) != (row.predecessorRow == step::kNone) ||
-      (row.predecessorStep != step::kNoStep && row.predecessorStep >= head->stepId))
+  if ((row.predecessorAgo == 0) != (row.predecessorRow == step::kNone) ||
+      row.predecessorAgo > head->stepId)
     return wrong("its predecessor is no row of an earlier step");
   if (uint64_t(row.baseLength) + row.tokenCount > row.lengthBound)
     return wrong("its length bound is below its base length and tokens");

@@ -26,7 +26,7 @@ static_assert(std::endian::native == std::endian::little, "the records are used 
 namespace step {
 
 inline constexpr uint32_t kMagic = 0x5053544c; ///< "LTSP"
-inline constexpr uint16_t kVersion = 1;
+inline constexpr uint16_t kVersion = 2;
 inline constexpr uint32_t kNone = 0xffffffff;
 inline constexpr uint64_t kNoStep = ~uint64_t(0);
 
@@ -62,12 +62,13 @@ struct Header {
 };
 static_assert(sizeof(Header) == 96);
 
+/// A cache line: with many requests, steps are rows mostly.
 struct Row {
-  uint64_t samplingSeed = 0; ///< random numbers are a function of it and the position
-  uint64_t predecessorStep = kNoStep;
+  uint64_t samplingSeed = 0;   ///< random numbers are a function of it and the position
+  uint32_t predecessorAgo = 0; ///< steps since its last row that is not complete; 0: none
   uint32_t predecessorRow = kNone;
+  uint32_t request = 0, generation = 0; ///< handle; echoed in results
   uint32_t tableSlot = 0;
-  uint32_t request = 0, generation = 0;    ///< handle; echoed in results
   uint32_t firstToken = 0, tokenCount = 0; ///< its query tokens
   /// KV slots before this row: exact without predecessor; else at least `baseLength`, and
   /// the device takes the predecessor's new length.
@@ -80,9 +81,8 @@ struct Row {
   uint16_t draftCount = 0;
   Phase phase = Phase::Prefill;
   uint8_t flags = 0;
-  uint32_t reserved = 0;
 };
-static_assert(sizeof(Row) == 72);
+static_assert(sizeof(Row) == 64);
 
 /// KV slots that it fills, at least.
 inline uint32_t leastOf(const Row &row) { return row.phase == Phase::Prefill ? row.tokenCount : 1; }
@@ -159,6 +159,8 @@ public:
   std::span<const step::Draft> draftsOf(const step::Row &row) const {
     return draftArray.subspan(row.firstDraft, row.draftCount);
   }
+  /// Of a row that has a predecessor.
+  uint64_t predecessorStep(const step::Row &row) const { return head->stepId - row.predecessorAgo; }
 
 private:
   friend class StepWriter;

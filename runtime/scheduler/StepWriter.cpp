@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <cstring>
 #include <numeric>
+#if defined(__SSE2__)
+#include <emmintrin.h>
+#endif
 
 using namespace llmopt::runtime;
 
@@ -28,10 +31,11 @@ StepWriter::StepWriter(const StepCapacities &capacities) : capacities(capacities
 }
 
 void StepWriter::Buffer::grow(size_t wanted, size_t kept) {
-  std::unique_ptr<uint64_t[]> larger(new uint64_t[(wanted + 7) / 8]);
-  std::copy_n(bytes(), kept, reinterpret_cast<uint8_t *>(larger.get()));
-  units = std::move(larger);
-  room = (wanted + 7) / 8 * 8;
+  kv::LargeArray<uint8_t> larger(kFront + wanted);
+  if (kept)
+    std::copy_n(bytes(), kept, larger.data() + kFront);
+  memory = std::move(larger);
+  room = wanted;
 }
 
 void StepWriter::begin(uint64_t stepId, step::Kind kind, uint32_t rows) {
@@ -87,13 +91,21 @@ void StepWriter::addTokens(std::span<const kv::Token> ids) {
   uint32_t depth = lastRow().tokenCount;
   lastRow().tokenCount += uint32_t(ids.size());
   step::Token *out = newTokens(uint32_t(ids.size()));
-  // A token is a number of 64 bits: the compiler makes vectors of these.
-  static_assert(offsetof(step::Token, id) == 0 && offsetof(step::Token, depth) == 4);
   const kv::Token *id = ids.data();
-  for (size_t i = 0; i < ids.size(); ++i) {
-    uint64_t token = id[i] | uint64_t{depth + uint32_t(i)} << 32;
-    std::memcpy(static_cast<void *>(&out[i]), &token, sizeof(token));
+  size_t i = 0;
+#if defined(__SSE2__)
+  static_assert(offsetof(step::Token, id) == 0 && offsetof(step::Token, depth) == 4);
+  __m128i depths = _mm_add_epi32(_mm_set1_epi32(int(depth)), _mm_setr_epi32(0, 1, 2, 3));
+  for (; i + 4 <= ids.size(); i += 4) {
+    __m128i four = _mm_loadu_si128(reinterpret_cast<const __m128i *>(id + i));
+    auto *to = reinterpret_cast<__m128i *>(out + i);
+    _mm_storeu_si128(to, _mm_unpacklo_epi32(four, depths));
+    _mm_storeu_si128(to + 1, _mm_unpackhi_epi32(four, depths));
+    depths = _mm_add_epi32(depths, _mm_set1_epi32(4));
   }
+#endif
+  for (; i < ids.size(); ++i)
+    out[i] = {int32_t(id[i]), depth + uint32_t(i)};
 }
 
 void StepWriter::setTables(const kv::StepTables &tables) {

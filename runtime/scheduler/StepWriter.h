@@ -2,6 +2,7 @@
 // capacities allocates nothing.
 #pragma once
 
+#include "runtime/kv/LargePages.h"
 #include "runtime/kv/Prompt.h"
 #include "runtime/kv/StepTables.h"
 #include "runtime/scheduler/StepInput.h"
@@ -110,7 +111,6 @@ public:
       row->tokenCount = 1;
       row->firstDraft = firstDraft;
       row->draftCount = 0;
-      row->reserved = 0;
       row->phase = step::Phase::Decode;
       return *row++;
     }
@@ -151,7 +151,7 @@ public:
   uint32_t tokenCount() const { return tokenUsed; }
 
   /// Of draft `i` of the present row.
-  uint16_t draftDepth(uint32_t i) const { return drafts[lastRow().firstDraft + i].depth; }
+  uint16_t draftDepth(uint32_t i) { return drafts[lastRow().firstDraft + i].depth; }
 
   /// The bytes, valid until `buffers` further steps are finished.
   std::span<const uint8_t> finish();
@@ -163,11 +163,13 @@ public:
   }
 
 private:
-  /// Bytes of a step, in units of 8 for the alignment.
+  /// Bytes of a step. Each row, and each row of a block of tokens, is a cache line.
   struct Buffer {
-    std::unique_ptr<uint64_t[]> units;
+    kv::LargeArray<uint8_t> memory;
     size_t room = 0; ///< bytes
-    uint8_t *bytes() const { return reinterpret_cast<uint8_t *>(units.get()); }
+    static constexpr size_t kFront = 64 - sizeof(step::Header) % 64;
+    uint8_t *bytes() { return memory.data() + kFront; }
+    const uint8_t *bytes() const { return memory.data() + kFront; }
     /// Keeps the first `kept` bytes.
     void grow(size_t wanted, size_t kept);
   };
@@ -175,10 +177,10 @@ private:
   static size_t rowsEnd(uint32_t count) {
     return sizeof(step::Header) + size_t(count) * sizeof(step::Row);
   }
-  step::Row *rowAt(uint32_t index) const {
+  step::Row *rowAt(uint32_t index) {
     return reinterpret_cast<step::Row *>(ring[nextBuffer].bytes() + rowsEnd(index));
   }
-  step::Row &lastRow() const { return *rowAt(head.rowCount - 1); }
+  step::Row &lastRow() { return *rowAt(head.rowCount - 1); }
   /// Uninitialised. Rows and tokens are written where they stay; all else is put behind them in
   /// the end.
   step::Row *newRow() {
@@ -186,7 +188,7 @@ private:
       moveTokens(2 * rowRoom + 1);
     return rowAt(head.rowCount++);
   }
-  step::Token *tokenAt(uint32_t index) const {
+  step::Token *tokenAt(uint32_t index) {
     return reinterpret_cast<step::Token *>(ring[nextBuffer].bytes() + rowsEnd(rowRoom)) + index;
   }
   size_t tokensEnd(uint32_t count) const {

@@ -45,7 +45,7 @@ void Scheduler::writeRow(const PlannedRow &planned, Flight &flight) {
               (request.promptLogprobs && prefill ? step::kPromptLogprobs : 0) |
               (request.filtered ? step::kFiltered : 0));
   if (predecessor) {
-    row.predecessorStep = request.lastStep;
+    row.predecessorAgo = uint32_t(flight.step - request.lastStep);
     row.predecessorRow = request.lastRow;
   }
   bool allLogits = row.flags & step::kPromptLogprobs;
@@ -89,17 +89,17 @@ void Scheduler::writeSteady(uint32_t begin, uint32_t end, StepWriter::Decodes &d
   const uint64_t behind = newestStep;
   for (uint32_t i = begin; i < end; ++i) {
     uint32_t last = runningRows.row(i), done = i - begin;
-    step::Row row = before[last];
-    row.predecessorStep = kBehind ? behind : step::kNoStep;
+    const step::Row &old = before[last];
+    step::Row &row = out[done] = old;
+    row.predecessorAgo = kBehind;
     row.predecessorRow = kBehind ? last : step::kNone;
     row.firstToken = firstToken + done;
-    ++row.baseLength;
-    ++row.lengthBound;
-    ++row.outputPosition;
-    out[done] = row;
+    row.baseLength = old.baseLength + 1;
+    row.lengthBound = old.lengthBound + 1;
+    row.outputPosition = old.outputPosition + 1;
     if (kBehind)
       reference[done] = {behind, last, 0};
-    token[done] = {kBehind ? -1 - nextReference - int32_t(done) : int32_t(newest[row.tableSlot]),
+    token[done] = {kBehind ? -1 - nextReference - int32_t(done) : int32_t(newest[old.tableSlot]),
                    0};
   }
   runningRows.setRows(begin, end, index);
@@ -114,7 +114,7 @@ void Scheduler::writeDecode(uint32_t position, Flight &flight, StepWriter::Decod
   step::Row &row = predecessor ? decodes.add(step::Reference{request.lastStep, request.lastRow, 0})
                                : decodes.add(request.newest);
   row.samplingSeed = request.samplingSeed;
-  row.predecessorStep = predecessor ? request.lastStep : step::kNoStep;
+  row.predecessorAgo = predecessor ? uint32_t(flight.step - request.lastStep) : 0;
   row.predecessorRow = predecessor ? request.lastRow : step::kNone;
   row.tableSlot = request.sequence.slot;
   row.request = slot;

@@ -39,8 +39,8 @@ TEST(Async, ARowBehindOneInFlightTakesTokenAndLengthFromIt) {
   ASSERT_TRUE(input.ok());
   ASSERT_EQ(input->references().size(), 1u);
   const step::Row &row = input->rows()[0];
-  EXPECT_EQ(row.predecessorStep, input->header().stepId - 1);
-  EXPECT_EQ(input->references()[0].step, row.predecessorStep);
+  EXPECT_EQ(row.predecessorAgo, 1u);
+  EXPECT_EQ(input->references()[0].step, input->predecessorStep(row));
   EXPECT_EQ(input->references()[0].index, 0u);
   EXPECT_EQ(input->tokens()[0].id, -1);
   EXPECT_EQ(story.launch(), "") << "two are in flight";

@@ -115,7 +115,7 @@ TEST(StepBytes, EachFieldOfARowComesBackAsItWasWritten) {
   row.lengthBound = 30;
   row.samplingSeed = 0x123456789abcdef0;
   row.phase = step::Phase::Verify;
-  row.predecessorStep = 3;
+  row.predecessorAgo = 1;
   row.predecessorRow = 1;
   writer.addReference({3, 1, 0}, 0);
   writer.addDraft({-1, 1});
@@ -225,7 +225,8 @@ TEST(StepBytes, EachRuleOfTheRecordsIsChecked) {
   refused([&](StepInput &v) { row(v, 0).tableSlot = 1000; }, "table slot is out of range");
   refused([&](StepInput &v) { row(v, 0).phase = step::Phase(9); }, "phase or table slot");
   refused([&](StepInput &v) { row(v, 0).lengthBound = 0; }, "length bound");
-  refused([&](StepInput &v) { row(v, 0).predecessorStep = v.header().stepId; }, "predecessor");
+  refused([&](StepInput &v) { row(v, 0).predecessorAgo = uint32_t(v.header().stepId) + 1; },
+          "predecessor");
   refused([&](StepInput &v) { const_cast<step::Token &>(v.tokens()[0]).id = -30000; },
           "refers to no reference");
   refused([&](StepInput &v) { const_cast<step::Token &>(v.tokens()[0]).depth = 3; },

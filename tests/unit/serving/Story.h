@@ -196,7 +196,7 @@ public:
     std::string text;
     for (const step::Row &row : input->rows()) {
       text += fmt::format("{}{}:{}{}+{}", text.empty() ? "" : " ", names[row.request],
-                          row.predecessorStep == step::kNoStep ? "" : "?", row.baseLength,
+                          row.predecessorAgo ? "?" : "", row.baseLength,
                           row.tokenCount - row.draftCount);
       if (row.draftCount)
         text += fmt::format("~{}", row.draftCount);
@@ -254,7 +254,7 @@ public:
   void checkRow(const StepInput &input, const step::Row &row) {
     char name = names[row.request];
     const Ask &ask = asked[name];
-    bool behind = row.predecessorStep != step::kNoStep;
+    bool behind = row.predecessorAgo != 0;
     // Slots up to the bound have pages.
     for (uint32_t g = 0; g < input.header().groupCount; ++g) {
       uint32_t size = blocks->options().groups[g].pageSize;
