@@ -120,6 +120,7 @@ void BlockManager::build(const PoolLayout &device, const PoolLayout *host) {
   // Room for the busiest step.
   pins.reserve(perSlot);
   tailPins.reserve(groups());
+  grown.reserve(slots);
   loads.reserve(hostPages ? perSlot : 0);
   copies.reserve(slots * groups());
   copiesOut.reserve(slots * groups());
@@ -227,7 +228,9 @@ void BlockManager::emitEntries(uint32_t slot, uint32_t group, uint32_t begin, ui
                        .clear = clear});
   const Frame *entry = frames(slot, group);
   if (pages->layout().equalPages && begin >= table(slot, group).first) { // a page is its frame
-    if (begin < end)
+    if (begin + 1 == end) // mostly: a row that decodes has got a page
+      pagesOut.push_back(static_cast<PageId>(entry[begin]));
+    else if (begin < end)
       pagesOut.insert(pagesOut.end(), entry + begin, entry + end);
     return;
   }

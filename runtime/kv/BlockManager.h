@@ -131,6 +131,10 @@ public:
   uint32_t steadyPlainEnd(uint32_t slot) const { return sequences[slot].plainEnd; }
   /// As `reserve` of one token. UnknownSequence where it is not steady.
   Reply reserveSteady(uint32_t slot);
+  /// The same of several at once, which costs a fraction. False where each has to be asked for
+  /// itself: one is not steady, is at its longest or needs no page, not all of them fit, or there
+  /// are several layer groups. Then nothing has changed.
+  bool reserveSteady(std::span<const uint32_t> slots);
   Demand demandOfSteady(uint32_t slot) const;
   /// As `commit`, with the tokens of the row of the step that is being completed and of all steps
   /// before that nobody was told of.
@@ -144,6 +148,8 @@ public:
     __builtin_prefetch(&tables[slot * groups()], 1);
     __builtin_prefetch(frames(slot, 0) + tokens / config.groups[0].pageSize, 1);
   }
+  /// What the first commits that end a block look at, whosever they are.
+  void fetchSpares() const { prefix->fetchSpares(); }
   /// What a commit looks at that ends a block; the sequence is near.
   void fetchCommit(uint32_t slot) const {
     const Sequence &s = sequences[slot];
@@ -437,6 +443,7 @@ private:
 
   std::vector<Pin> pins;
   std::vector<Frame> tailPins; ///< sources of copies, among the pins
+  std::vector<Frame> grown;    ///< pages of rows that are reserved together
   std::vector<Load> loads;
   std::vector<Copy> copies;
   std::vector<EventId> waits;

@@ -234,11 +234,13 @@ Status PrefixCache::check() const {
       continue;
     withBucket += nodes[n].inBucket();
     bool alone = nodes[n].prevSibling == kNoNode && nodes[n].nextSibling == kNoNode;
+    if (!nodes[n].inBucket() && ((nodes[n].hash & kMedia) != 0) != info[n].media)
+      return broken("node {} does not say whether it has media", n);
     if (!alone && !nodes[n].inBucket())
       return broken("node {} has siblings and is in no bucket", n);
     if (!nodes[nodes[n].parent].live())
       return broken("node {} has lost its parent {}", n, nodes[n].parent);
-    if (children == 0 && info[n].holds == 0 && !named(n))
+    if (children == 0 && holdsOf(n) == 0 && !named(n))
       return broken("node {} has no page, no child and no holder", n);
     LLMOPT_RETURN_IF_ERROR(checkPages(n));
   }

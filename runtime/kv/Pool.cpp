@@ -143,39 +143,45 @@ uint32_t Pool::takeVictims(std::span<Frame> out) {
   if (wanted < kFew || groups() > 1 || clock >= kClockLimit - wanted ||
       mutant(Mutant::HeadsFirst) || !cache->isOnlyPage(frame[never].next, *this))
     return 0;
-  // Steps behind the look at the order of eviction.
-  constexpr uint32_t kLinks = 4, kGone = 8;
-  Frame a = frame[never].next, b = frame[hit].next;
+  Info *const all = frame.data();
+  Frame a = all[never].next, b = all[hit].next;
   auto keyOf = [&](Frame f, uint32_t list, uint64_t bonus) {
-    return f == list ? UINT64_MAX : frame[f].stamp + bonus;
+    return f == list ? UINT64_MAX : all[f].stamp + bonus;
   };
   uint64_t keyOfHit = keyOf(b, hit, hitBonus);
   uint32_t hits = 0;
-  for (uint32_t i = 0; i < wanted + kGone; ++i) {
-    if (i < wanted) {
+  // What a block of them looks at is fetched while the block before goes.
+  constexpr uint32_t kBlock = 16;
+  std::array<NodeId, kBlock> nodes, nodesBefore;
+  for (uint32_t begin = 0, before = 0;; begin += before) {
+    uint32_t count = std::min(wanted - begin, kBlock);
+    for (uint32_t i = 0; i < count; ++i) {
       bool first = b == hit || keyOf(a, never, 0) <= keyOfHit;
-      Frame f = out[i] = first ? a : b;
-      fetch(frame[f].later);
-      cache->fetchNode(frame[f].node);
+      Frame f = out[begin + i] = first ? a : b;
+      const Info &info = all[f];
+      __builtin_prefetch(&all[info.later], 1);
+      cache->fetchNode(nodes[i] = info.node);
       if (first) {
-        a = frame[f].next;
+        a = info.next;
       } else {
-        b = frame[f].next;
+        b = info.next;
         keyOfHit = keyOf(b, hit, hitBonus);
         ++hits;
       }
     }
-    if (i >= kLinks && i - kLinks < wanted)
-      cache->fetchLinks(frame[out[i - kLinks]].node);
-    if (i >= kGone) {
-      Info &info = frame[out[i - kGone]];
-      cache->lost(info.node);
+    cache->lost(std::span<const NodeId>{nodesBefore.data(), before});
+    for (uint32_t i = begin - before; i < begin; ++i) {
+      Info &info = all[out[i]];
       info.node = kNoNode;
       info.refs = 1;
       info.stamp = 0;
       info.hit = 0;
       info.state = static_cast<uint8_t>(PageState::Used);
     }
+    if (!count)
+      break;
+    nodesBefore = nodes;
+    before = count;
   }
   auto dropFront = [&](uint32_t list, Frame next) {
     frame[list].next = next;
@@ -227,41 +233,65 @@ void Pool::undoRef(Frame f, PageState before) {
 }
 
 void Pool::dropRefs(std::span<const Frame> pages, StepId lastStep) {
+  if (pages.empty())
+    return;
+  // Of small numbers the compiler thinks that they may be part of anything: what is looked at for
+  // each page is in variables.
+  Info *const all = frame.data();
+  const bool plain = shape.equalPages;
+  const StepId done = mutant(Mutant::EarlyFree) ? UINT32_MAX : completed;
+  const uint32_t group = all[pages[0]].group, stamp = clock;
+  const std::array<uint32_t, 2> lists = {cachedList(group, false), cachedList(group, true)};
+  std::array<uint32_t, 2> last = {all[lists[0]].prev, all[lists[1]].prev};
+  uint32_t settled = 0;
+  // Others hold the head of a sequence and were here lately; its own tail was left alone.
   for (size_t i = pages.size() - std::min(pages.size(), kAhead); i < pages.size(); ++i)
     fetch(pages[i]);
-  uint32_t settled = 0, group = 0;
   for (size_t i = pages.size(); i-- > 0;) {
-    if (i >= kAhead)
-      fetch(pages[i - kAhead]);
     Frame f = pages[i];
-    Info &info = frame[f];
-    info.stamp = std::max(info.stamp, lastStep);
+    Info &info = all[f];
+    if (info.stamp < lastStep)
+      info.stamp = lastStep;
     assert(info.refs > 0 && "a page without owner is released");
     if (--info.refs > 0)
       continue;
-    if (info.stamp > completed || info.node == kNoNode || !shape.equalPages) {
-      release(f);
+    if (i >= kAhead)
+      fetch(pages[i - kAhead]);
+    if (info.stamp > done || info.node == kNoNode || !plain) {
+      release(f); // not to these lists, but where pages are not equal: then none was before
       continue;
     }
-    // As `settle`, but counted in the end.
+    // As `settle`, but counted, and the ends of the lists linked, in the end.
     ++settled;
-    group = info.group;
-    info.stamp = clock;
+    info.stamp = stamp;
     info.state = static_cast<uint8_t>(PageState::Cached);
-    uint32_t list = cachedList(group, info.hit);
-    link(list, f);
+    uint32_t &end = last[info.hit];
+    info.prev = end;
+    all[end].next = f;
+    end = f;
     if (!info.hit)
       note(f);
+  }
+  if (!settled)
+    return;
+  for (uint32_t hit : {0, 1}) {
+    all[last[hit]].next = lists[hit];
+    all[lists[hit]].prev = last[hit];
   }
   counts[group][static_cast<uint32_t>(PageState::Used)] -= settled;
   counts[group][static_cast<uint32_t>(PageState::Cached)] += settled;
 }
 
 void Pool::addHits(std::span<const Frame> pages) {
-  for (size_t i = 0; i < pages.size(); ++i) {
-    if (i + kAhead < pages.size())
-      fetch(pages[i + kAhead]);
-    addHit(pages[i]);
+  Info *const all = frame.data();
+  for (Frame f : pages) {
+    Info &info = all[f];
+    if (!info.refs) { // mostly others hold it, too
+      reuse(f);
+      continue;
+    }
+    ++info.refs;
+    info.hit = 1;
   }
 }
 

@@ -305,7 +305,7 @@ private:
   static constexpr size_t kAhead = 8; ///< pages that are fetched
   /// Looking ahead in the order of pages never hit. Each names the next one, which has to be near
   /// before it can be read; so each also names one further on, as they were released.
-  static constexpr uint32_t kLater = 16, kSoon = 8; ///< pages
+  static constexpr uint32_t kLater = 32, kSoon = 8; ///< pages
   std::array<Frame, kLater> newest;                 ///< released last, a ring
   std::array<Frame, kSoon> fetched;                 ///< by the last evictions, a ring
   uint32_t released = 0, passed = 0;

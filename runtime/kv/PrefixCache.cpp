@@ -64,7 +64,7 @@ bool PrefixCache::matches(NodeId node, NodeId parent, const Token *tokens,
     return false;
   if (!equalTokens(tokensOf(node), tokens, block))
     return false;
-  if (!info[node].media && media.empty())
+  if ((!mediaNodes || !info[node].media) && media.empty())
     return true;
   auto own = texts.find(node);
   return mutant(Mutant::MediaIgnored) || (own != texts.end() && own->second == media);
@@ -193,7 +193,7 @@ PrefixCache::Inserted PrefixCache::insertText(NodeId parent, const Token *tokens
 /// fewer where a page belongs to a node already or no node is free. `last` becomes the last one.
 uint32_t PrefixCache::addChain(NodeId parent, const Token *tokens, std::span<const Frame> pages,
                                NodeId &last) {
-  NodeId made[kMostInserted];
+  NodeId made[kMostInserted + kAhead]; // no nodes behind them
   uint32_t count = 0;
   for (; count < pages.size() && device.node(pages[count]) == kNoNode; ++count) {
     NodeId n = takeNode();
@@ -202,13 +202,15 @@ uint32_t PrefixCache::addChain(NodeId parent, const Token *tokens, std::span<con
     made[count] = n;
   }
   live += count;
+  std::fill_n(made + count, kAhead, kNoNode);
   NodeId before = parent;
+  Node *const table = nodes.data();
   for (uint32_t i = 0; i < count; ++i, tokens += block) {
     NodeId n = made[i];
-    nodes[n] = {.parent = before,
-                .next = i + kAhead < count ? made[i + kAhead] : kNoNode,
-                .firstChild = i + 1 < count ? made[i + 1] : kNoNode,
-                .serial = nodes[n].serial + 1,
+    table[n] = {.parent = before,
+                .next = made[i + kAhead],
+                .firstChild = made[i + 1],
+                .serial = table[n].serial + 1,
                 .page = PageRef::device(pages[i])};
     device.hash(pages[i], n, 0);
     copyTokens(n, tokens);
@@ -238,6 +240,7 @@ bool PrefixCache::enterBucket(NodeId n, uint32_t hash) {
   uint32_t size = bucket.size();
   if (size >= kMaxChain)
     return false;
+  info[n].holds = static_cast<uint16_t>(holdsOf(n));
   nodes[n].hash = hash;
   nodes[n].next = size ? std::exchange(nodes[bucket.newest()].next, n) : n;
   bucket.set(n, size + 1);
@@ -282,6 +285,8 @@ NodeId PrefixCache::addChild(NodeId parent, const Token *tokens, const std::stri
     refAt(n, slot) = {};
   if (!media.empty()) {
     info[n].media = true;
+    if (!nodes[n].inBucket())
+      nodes[n].hash = kMedia;
     ++mediaNodes;
     texts[n] = media;
   }
@@ -330,7 +335,7 @@ void PrefixCache::afterLoss(NodeId node, bool lost) {
 void PrefixCache::detach(NodeId node, uint32_t slot) { afterLoss(node, clear(node, slot)); }
 
 void PrefixCache::drop(NodeId node) {
-  --info[node].holds;
+  letGo(node);
   removeIfUnused(node);
 }
 
@@ -344,7 +349,7 @@ bool PrefixCache::named(NodeId node) const {
 }
 
 void PrefixCache::removeIfUnused(NodeId n) {
-  while (n != kNoNode && nodes[n].firstChild == kNoNode && info[n].holds == 0 && !named(n)) {
+  while (n != kNoNode && nodes[n].firstChild == kNoNode && holdsOf(n) == 0 && !named(n)) {
     NodeId parent = nodes[n].parent;
     unlink(n);
     n = parent;
@@ -383,12 +388,33 @@ inline void PrefixCache::unlinkChild(NodeId n) {
 
 // ---- Eviction
 
+void PrefixCache::lost(std::span<const NodeId> gone) {
+  for (NodeId n : gone)
+    if (nodes[n].inBucket()) // else its parent is near, whose page mostly goes next
+      __builtin_prefetch(&buckets[bucketOf(nodes[n].hash)], 1);
+  const bool silent = !ring.enabled();
+  for (NodeId n : gone) {
+    Node &node = nodes[n];
+    if (node.hash || node.firstChild != kNoNode || !silent) {
+      lose(n);
+      continue;
+    }
+    // Mostly: a leaf that its parent alone knows, which has no other child then.
+    Node &above = nodes[node.parent];
+    above.firstChild = kNoNode;
+    node.page = {};
+    free(n);
+    if (above.page.empty())
+      removeIfUnused(node.parent);
+  }
+}
+
 void PrefixCache::lose(NodeId n) {
   if (ring.enabled())
     announce(CacheEvent::Kind::Removed, n);
   ++changes;
   nodes[n].page = {};
-  if (nodes[n].firstChild != kNoNode || info[n].holds > 0) {
+  if (nodes[n].firstChild != kNoNode || holdsOf(n) > 0) {
     ++holes;
     return;
   }

@@ -114,12 +114,17 @@ public:
   /// Puts another page into a slot that has one; the old one is detached.
   void exchange(NodeId node, uint32_t slot, PageRef page);
   /// A held node outlives its pages.
-  void hold(NodeId node) { ++info[node].holds; }
+  void hold(NodeId node) {
+    if (nodes[node].inBucket()) [[unlikely]]
+      ++info[node].holds;
+    else
+      ++nodes[node].hash;
+  }
   void drop(NodeId node);
   /// Holds a child instead of its parent, which lives as long as the child does.
   void holdChild(NodeId child, NodeId parent) {
-    ++info[child].holds;
-    --info[parent].holds;
+    hold(child);
+    letGo(parent);
   }
   NodeId parentOf(NodeId node) const { return nodes[node].parent; }
   bool isRoot(NodeId node) const { return nodes[node].parent == kNoNode; }
@@ -132,30 +137,21 @@ public:
   bool isOnlyPage(Frame, const Pool &pool) const {
     return slots == 1 && !keptSlots.empty() && !pool.isHost() && !mutant(Mutant::StaleEntry);
   }
-  void lost(NodeId node) {
-    Node &gone = nodes[node];
-    bool plain = (gone.firstChild & gone.prevSibling & gone.nextSibling) == kNoNode &&
-                 !gone.inBucket() && !info[node].holds && !info[node].media && !ring.enabled();
-    if (!plain)
-      return lose(node);
-    // Mostly: a leaf that its parent alone knows. Mostly the parent's page is the next to go.
-    Node &above = nodes[gone.parent];
-    above.firstChild = kNoNode;
-    gone.page = {};
-    free(node);
-    if (above.page.empty())
-      removeIfUnused(gone.parent);
-  }
-  /// Begin to load what `evicted` will look at: the node; then, when it is there, what it names.
+  void lost(NodeId node) { lost({&node, 1}); }
+  /// The same of several, the first one first.
+  void lost(std::span<const NodeId> gone);
+  /// Begins to load what `evicted` will look at.
   void fetchNode(NodeId node) const {
     __builtin_prefetch(&nodes[node], 1);
-    __builtin_prefetch(&info[node]);
     if (slots != 1)
       __builtin_prefetch(&refs[size_t{node} * slots], 1);
   }
-  void fetchLinks(NodeId node) const {
-    if (nodes[node].inBucket()) // else the parent, which mostly goes next
-      __builtin_prefetch(&buckets[bucketOf(nodes[node].hash)], 1);
+  /// What the next insertions look at, and of those behind them each begins to load one.
+  void fetchSpares() const {
+    for (uint32_t i = 1; i <= std::min(kSoon, spares); ++i) {
+      __builtin_prefetch(&nodes[spare[spares - i]], 1);
+      __builtin_prefetch(tokensOf(spare[spares - i]), 1);
+    }
   }
   /// Forgets all nodes. Nobody may hold one any more.
   void reset();
@@ -175,8 +171,10 @@ public:
   Status check() const;
 
 private:
+  static constexpr uint32_t kInBucket = uint32_t{1} << 31, kMedia = uint32_t{1} << 30;
   struct Node {
-    /// Where its bucket is; 0 where it is in none, as an only child may be.
+    /// Where its bucket is. Of one that is in none, as an only child may be: how many hold it, and
+    /// kMedia. 0 says at once that nothing but parent, child and page are to be looked at.
     uint32_t hash = 0;
     NodeId parent = kNoNode;
     /// In its bucket, a ring: behind the oldest a newer one, behind the newest the oldest. Or in
@@ -185,12 +183,12 @@ private:
     NodeId firstChild = kNoNode, nextSibling = kNoNode, prevSibling = kNoNode;
     uint32_t serial = 0; ///< odd while it lives; another one each time the node is used anew
     PageRef page;        ///< where a block has one page; else see `refs`
-    bool inBucket() const { return hash != 0; }
+    bool inBucket() const { return hash & kInBucket; }
     bool live() const { return serial & 1; }
   };
   static_assert(sizeof(Node) == 32);
-  struct Info { // of a node that does not live, as at the start
-    uint16_t holds = 0;
+  struct Info {         // of a node that does not live, as at the start
+    uint16_t holds = 0; ///< while it is in a bucket
     bool media = false;
   };
   static_assert(sizeof(Info) == 4);
@@ -221,7 +219,6 @@ private:
     uint64_t mixed = (own ^ parent * kGolden) * kGolden;
     return static_cast<uint32_t>((mixed >> 32 & hashMask) | kInBucket);
   }
-  static constexpr uint32_t kInBucket = uint32_t{1} << 31;
   uint32_t bucketOf(uint32_t hash) const {
     return static_cast<uint32_t>(uint64_t{hash * static_cast<uint32_t>(kGolden)} * buckets.size() >>
                                  32);
@@ -236,6 +233,15 @@ private:
   NodeId inBucket(uint32_t hash, NodeId parent, const Token *tokens,
                   const std::string &media) const;
   NodeId findChild(NodeId parent, const Token *tokens, const std::string &media) const;
+  uint32_t holdsOf(NodeId node) const {
+    return nodes[node].inBucket() ? info[node].holds : nodes[node].hash & ~kMedia;
+  }
+  void letGo(NodeId node) {
+    if (nodes[node].inBucket()) [[unlikely]]
+      --info[node].holds;
+    else
+      --nodes[node].hash;
+  }
   bool enterBucket(NodeId node, uint32_t hash);
   void leaveBucket(NodeId node);
   NodeId addChild(NodeId parent, const Token *tokens, const std::string &media);
@@ -273,12 +279,8 @@ private:
   NodeId takeNode() {
     if (!spares) [[unlikely]]
       return takeListed();
-    if (spares > kSoon) {
-      NodeId soon = spare[spares - 1 - kSoon];
-      __builtin_prefetch(&nodes[soon], 1);
-      __builtin_prefetch(&info[soon], 1);
-      __builtin_prefetch(tokensOf(soon), 1);
-    }
+    // The node itself was looked at when it was freed.
+    __builtin_prefetch(tokensOf(spare[(spares - 1 - kSoon) % spare.size()]), 1);
     return spare[--spares];
   }
   NodeId takeListed();
@@ -323,7 +325,7 @@ private:
   std::array<NodeId, 512> spare;
   uint32_t spares = 0;
   NodeId freeNodes = kNoNode;
-  static constexpr uint32_t kSoon = 4;
+  static constexpr uint32_t kSoon = 8;
   /// Times that a node lost a page and lived on: what is remembered of a path may be
   /// wrong then.
   uint64_t holes = 0;

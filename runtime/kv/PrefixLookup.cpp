@@ -47,8 +47,9 @@ uint32_t PrefixCache::lastBlocks() {
   for (uint32_t i = 0; i < count; ++i)
     if (!whole(lastPath[i].node))
       return i;
-  if (count == lastPath.size())
-    lastHoles = holes;
+  // What is gone does not come back.
+  lastPath.resize(count);
+  lastHoles = holes;
   return count;
 }
 
@@ -122,7 +123,7 @@ void PrefixCache::chooseTail(const Prompt &prompt, NodeId root, Hit &hit) const 
   NodeId at = hit.blocks ? prompt.path[hit.blocks - 1].node : root;
   for (NodeId child = nodes[at].firstChild; child != kNoNode && looked < kMostTails;
        child = nodes[child].nextSibling, ++looked) {
-    if (info[child].media)
+    if (mediaNodes && info[child].media)
       continue;
     uint32_t same = commonTokens(prompt, child, begin);
     if (same > hit.tokens - begin) {

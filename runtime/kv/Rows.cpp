@@ -181,6 +181,32 @@ Reply BlockManager::reserveSteady(uint32_t slot) {
   return boundOf(s) == s.capacity ? grow(slot, 1) : Reply::Ok;
 }
 
+bool BlockManager::reserveSteady(std::span<const uint32_t> slots) {
+  if (!open || groups() > 1)
+    return false;
+  for (uint32_t slot : slots) {
+    const Sequence &s = sequences[slot];
+    if (!s.steady || boundOf(s) != s.capacity || s.capacity == config.maxTokens)
+      return false;
+  }
+  Demand demand;
+  demand.take[0] = static_cast<uint32_t>(slots.size());
+  Demand all = demand;
+  all += aside;
+  if (!pages->feasible(all))
+    return false;
+  pages->prepare(demand);
+  grown.resize(slots.size());
+  pages->take(0, grown);
+  for (size_t i = 0; i < slots.size(); ++i) {
+    Table &t = table(slots[i], 0);
+    frames(slots[i], 0)[t.size++] = sequences[slots[i]].lastPage = grown[i];
+    updateCapacity(slots[i]);
+    markDirty(slots[i]);
+  }
+  return true;
+}
+
 Demand BlockManager::demandOfSteady(uint32_t slot) const {
   return sequences[slot].steady ? growth(slot, 1) : Demand();
 }

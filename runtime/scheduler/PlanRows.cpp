@@ -174,7 +174,7 @@ void Scheduler::planRunning() {
 
 void Scheduler::reserveRows() {
   auto reserve = [&](const Unreserved &wanted) {
-    if (wanted.row == Request::kNone) {
+    if (!wanted.inPlan()) {
       if (blocks.reserveSteady(wanted.tableSlot) != kv::Reply::Ok &&
           requests[wanted.request].steady) {
         endSteady(wanted.request);
@@ -195,9 +195,18 @@ void Scheduler::reserveRows() {
   for (const Unreserved &row : unreserved)
     if (row.request == ward)
       reserve(row);
-  for (const Unreserved &row : unreserved)
-    if (row.request != ward)
-      reserve(row);
+  // The others, of which steady ones that follow each other get their pages at once.
+  auto isSteady = [&](size_t i) { return i < unreserved.size() && !unreserved[i].inPlan(); };
+  for (size_t i = 0, end; i < unreserved.size(); i = end) {
+    growing.clear();
+    for (end = i; isSteady(end) && unreserved[end].request != ward; ++end)
+      growing.push_back(unreserved[end].tableSlot);
+    if (growing.size() > 1 && blocks.reserveSteady(growing))
+      continue;
+    for (end = std::max(end, i + 1); i < end; ++i)
+      if (unreserved[i].request != ward)
+        reserve(unreserved[i]);
+  }
 }
 
 /// Rows that were given up leave the plan.

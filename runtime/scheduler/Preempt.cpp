@@ -14,7 +14,7 @@ kv::Demand Scheduler::plannedDemand() const {
     if (row.tokens)
       sum += blocks.demandOf(requests[row.slot].sequence, row.tokens);
   for (const Unreserved &row : unreserved)
-    if (row.row == Request::kNone)
+    if (!row.inPlan())
       sum += blocks.demandOfSteady(row.tableSlot);
   return sum;
 }

@@ -140,7 +140,10 @@ public:
   kv::Token lastWritten(uint32_t slot) const { return written[slot].last; }
   /// 0: it is not steady.
   uint32_t writtenTo(uint32_t slot) const { return written[slot].count; }
-  void fetch(uint32_t slot) const { __builtin_prefetch(written[slot].end, 1); }
+  void fetch(uint32_t slot) const {
+    __builtin_prefetch(written[slot].end, 1);
+    __builtin_prefetch(written[slot].end + kLeast - 1, 1);
+  }
   /// Writes the request's next tokens: it has `known` then, the last of them of the step that
   /// completed last, or `completing`, of the one that is being completed. Gives those whose KV is
   /// valid: not the last one, but the one before them. Valid until the next call.

@@ -104,6 +104,7 @@ Scheduler::Scheduler(const SchedulerOptions &options, kv::BlockManager &manager,
   plan.reserve(config.maxRunning);
   prefills.reserve(config.maxRunning);
   unreserved.reserve(2 * size_t(config.maxRunning));
+  growing.reserve(config.maxRunning);
   tried.reserve(config.lookahead);
   preempting.reserve(config.maxRunning);
   receivers.reserve(config.maxRunning);

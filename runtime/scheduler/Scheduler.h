@@ -180,6 +180,7 @@ private:
   /// A row without slots: of the plan, or (`row` is kNone) of a steady request that needs a page.
   struct Unreserved {
     uint32_t request = 0, row = Request::kNone, tableSlot = 0;
+    bool inPlan() const { return row != Request::kNone; }
   };
 
   Scheduler(const SchedulerOptions &options, kv::BlockManager &manager, RequestListener &listener);
@@ -344,6 +345,7 @@ private:
   size_t plannedInOrder = 0;      ///< the first ones, which stand among those of steady requests
   std::vector<uint32_t> prefills; ///< running, in the order of admission
   std::vector<Unreserved> unreserved;
+  std::vector<uint32_t> growing; ///< table slots of steady ones that are reserved together
   uint32_t budgetLeft = 0;
   kv::Demand promised;         ///< what running requests will want, while waiters are admitted
   std::vector<uint32_t> tried; ///< waiters that did not fit in this step

@@ -123,6 +123,7 @@ void Scheduler::fetchDue() const {
 
 /// Of rows that something happens to when they complete: blocks and answers that end.
 void Scheduler::fetchEnds(const Flight &flight) const {
+  blocks.fetchSpares();
   for (uint32_t i : flight.single) {
     const step::Row &row = flight.rows[i];
     if (row.phase != step::Phase::Decode)

@@ -272,6 +272,62 @@ TEST(KvStory, ASteadySequenceGoesOnThroughBlocks) {
   EXPECT_EQ(story.hits(text(0, 40)), 28u);
 }
 
+// Several get their pages at once: those that one by one would have been theirs; all of them, or
+// none.
+TEST(KvStory, SteadySequencesGetTheirPagesTogether) {
+  std::vector<std::vector<PageId>> given;
+  for (bool together : {false, true}) {
+    Story story(optionsFor({fullGroup(4)}, 7));
+    BlockManager &kv = *story.kv;
+    story.remember(text(500, 9)); // two of three pages are cached
+    std::vector<SequenceId> both = {story.run(text(0, 6)), story.run(text(100, 6))};
+    std::vector<uint32_t> slots = {both[0].slot, both[1].slot};
+    story.open();
+    for (SequenceId each : both)
+      EXPECT_EQ(kv.reserve(each, 1), Reply::Ok);
+    StepId step = story.close();
+    std::vector<std::vector<Token>> untold = {text(6, 1), text(106, 1)};
+    for (SequenceId each : both)
+      EXPECT_EQ(kv.beginSteady(each), 7u);
+    EXPECT_FALSE(kv.reserveSteady(slots)) << "no step is open";
+    EXPECT_EQ(kv.completeStep(step), Reply::Ok);
+    for (uint32_t base = 7; base < 12; ++base) {
+      story.open();
+      if (together && base == 8) {
+        EXPECT_TRUE(kv.reserveSteady(slots));
+      } else {
+        EXPECT_FALSE(base != 8 && kv.reserveSteady(slots)) << "they need no page";
+        for (uint32_t slot : slots)
+          EXPECT_EQ(kv.reserveSteady(slot), Reply::Ok);
+      }
+      step = story.close();
+      for (size_t i = 0; i < both.size(); ++i) {
+        untold[i].push_back(Token(i) * 100 + base);
+        if (base >= kv.steadyPlainEnd(slots[i])) {
+          kv.commitSteady(slots[i], untold[i]);
+          untold[i].clear();
+        }
+      }
+      EXPECT_EQ(kv.completeStep(step), Reply::Ok);
+      EXPECT_TRUE(kv.check().ok()) << kv.check().toString();
+    }
+    given.push_back(story.pagesOf(both[0]));
+    given.push_back(story.pagesOf(both[1]));
+    story.open();
+    EXPECT_FALSE(kv.reserveSteady(slots)) << "one page is left";
+    EXPECT_EQ(kv.reserveSteady(slots[0]), Reply::Ok);
+    EXPECT_EQ(kv.reserveSteady(slots[1]), Reply::TemporaryLack);
+    EXPECT_EQ(kv.cancelStep(), Reply::Ok);
+    for (size_t i = 0; i < both.size(); ++i) {
+      kv.endSteady(both[i], untold[i]);
+      EXPECT_EQ(kv.finish(both[i]), Reply::Ok);
+    }
+  }
+  EXPECT_EQ(given[0], given[2]);
+  EXPECT_EQ(given[1], given[3]);
+  EXPECT_EQ(given[0].size(), 3u);
+}
+
 // More nodes are free at once than the newest ones that are kept apart: none is lost, and none used
 // twice.
 TEST(KvStory, NodesOfManyPagesAreFreedAndUsedAgain) {
