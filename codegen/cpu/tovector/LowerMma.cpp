@@ -97,7 +97,7 @@ void emitBlocks(Emit &emit, const MmaOperands &mma, int64_t outer, int64_t depth
   int64_t inner = mma.result.shape.inner;
   RegisterBlock block = chooseBlock(emit.target, inner, outer);
   int64_t blocks = outer / block.count, whole = blocks * block.count;
-  emit.loop(0, inner, block.width, [&](Value at) {
+  emit.overLanes(mma.result, block.width, [&](Value at) {
     auto lanes = [&](Value k) { return vector(k, at, block.width); };
     emit.loop(0, whole, block.count, [&](Value first) {
       if (between) {

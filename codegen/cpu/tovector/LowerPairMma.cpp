@@ -86,7 +86,7 @@ struct PairMma {
     RegisterBlock shape = chooseBlock(emit.target, inner, mma.n);
     int64_t blocks = mma.n / shape.count, whole = blocks * shape.count;
     int64_t parts = llvm::bit_floor(uint64_t(inner / shape.width * blocks));
-    emit.loop(0, inner, shape.width, [&](Value at) {
+    emit.overLanes(mma.result, shape.width, [&](Value at) {
       Value panel = arith::DivUIOp::create(emit, at, emit.idx(shape.width));
       emit.loop(0, blocks, 1, [&](Value b) {
         if (mma.fetch)
