@@ -41,9 +41,9 @@ Value scale(FloatOps &o, Value p, Value rounded, Value f) {
 }
 
 /// 2^x for one register of AVX-512: what x has beyond its floor and a product with 2^floor(x) are
-/// one instruction each, and right for infinities and NaN. Minimax on [0, 1), error 2.0e-9. Arguments
-/// of -126 and less give 0: results below the normal range would be slow, and so would products
-/// with them.
+/// one instruction each, and right for infinities and NaN. Minimax on [0, 1), error 2.0e-9.
+/// Arguments of -126 and less give 0: results below the normal range would be slow, and so would
+/// products with them.
 Value scaledExp2(FloatOps &o, Value x) {
   auto intrinsic = [&](StringRef name, Value first, Value second) {
     Value rest = o.f(0.0f), all = LLVM::ConstantOp::create(o.b, o.b.getI16IntegerAttr(-1)),
@@ -68,8 +68,8 @@ Value expandScaledExp2(FloatOps &o, Value x) {
   FloatOps one{o.b, type, o.isa};
   auto wide = dyn_cast<VectorType>(o.shape);
   if (!wide)
-    return vector::ExtractOp::create(
-        o.b, scaledExp2(one, vector::BroadcastOp::create(o.b, type, x)), 0);
+    return vector::ExtractOp::create(o.b,
+                                     scaledExp2(one, vector::BroadcastOp::create(o.b, type, x)), 0);
   SmallVector<Value> parts;
   for (int64_t at = 0; at < wide.getNumElements(); at += kLanes)
     parts.push_back(scaledExp2(

@@ -16,8 +16,8 @@ AttendBuilder::AttendBuilder(ModuleOp module, const Signature &signature, const 
     : op(signature.attention), k(module, op.getLoc(), signature, kernel.name),
       itemRows(kernel.rows), rowCount(kernel.rows * kernel.slices * kernel.heads),
       keys(kernel.keys), slices(kernel.slices), heads(kernel.heads), endRows(kernel.endRows),
-      partRows(kernel.partRows), oneLoop(kernel.oneLoop), branchScores(kernel.branchScores), bounds(boundsOf(signature)),
-      group(op.getGroup()) {
+      partRows(kernel.partRows), oneLoop(kernel.oneLoop), branchScores(kernel.branchScores),
+      bounds(boundsOf(signature)), group(op.getGroup()) {
   endRows = std::min(endRows, itemRows);
   if (endRows > 0 && itemRows % endRows)
     endRows = 0;

@@ -13,8 +13,8 @@ namespace llmopt::cpu {
 struct Buffer {
   mlir::Value memory;
   TileShape shape;
-  /// Of a tile whose lanes run over rows: the rows to compute (tile.used_rows), whole vectors; null:
-  /// all.
+  /// Of a tile whose lanes run over rows: the rows to compute (tile.used_rows), whole vectors;
+  /// null: all.
   mlir::Value firstRow = {}, endRow = {};
 };
 

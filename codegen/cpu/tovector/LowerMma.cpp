@@ -131,8 +131,8 @@ void emitByColumns(Emit &emit, MmaOperands mma) {
         },
         [&](Value block, int64_t count) {
           if (mma.fetch)
-            mma.fetch->part(emit, emit.add(emit.mul(pass, emit.idx(count)), block),
-                            llvm::bit_floor(uint64_t(passes * count)));
+            mma.fetch->between(emit, emit.add(emit.mul(pass, emit.idx(count)), block),
+                               passes * count);
         });
   };
   if (mma.k < 2 * kDepth || mma.rowScale)

@@ -85,12 +85,12 @@ struct PairMma {
     int64_t inner = mma.result.shape.inner;
     RegisterBlock shape = chooseBlock(emit.target, inner, mma.n);
     int64_t blocks = mma.n / shape.count, whole = blocks * shape.count;
-    int64_t parts = llvm::bit_floor(uint64_t(inner / shape.width * blocks));
     emit.overLanes(mma.result, shape.width, [&](Value at) {
       Value panel = arith::DivUIOp::create(emit, at, emit.idx(shape.width));
       emit.loop(0, blocks, 1, [&](Value b) {
         if (mma.fetch)
-          mma.fetch->part(emit, emit.add(emit.mul(panel, emit.idx(blocks)), b), parts);
+          mma.fetch->between(emit, emit.add(emit.mul(panel, emit.idx(blocks)), b),
+                             inner / shape.width * blocks);
         block(emit.mul(b, emit.idx(shape.count)), at, shape.width / kLanes, shape.count);
       });
       if (whole < mma.n)

@@ -83,6 +83,8 @@ struct FetchAhead {
 
   /// Part i of `parts` about equal ones, i < parts.
   void part(Emit &emit, mlir::Value i, int64_t parts) const;
+  /// The requests before block i of `blocks`: as many parts as a power of two allows, none after.
+  void between(Emit &emit, mlir::Value i, int64_t blocks) const;
   /// All of them, row by row.
   void all(Emit &emit) const;
 
