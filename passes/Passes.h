@@ -31,6 +31,7 @@ struct KernelName {
   bool branchScores = false;  ///< the scores in its branch (Schedule::branchScores)
   int64_t heads = 1;          ///< KV heads whose items the kernel takes together
   int64_t endRows = 0;        ///< rows of a turn at an item's end (Schedule::endRows)
+  int64_t partRows = 0;       ///< rows that are left out together (Schedule::partRows)
 };
 
 /// The kernels of a spec, in the order in which they run.

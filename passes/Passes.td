@@ -52,6 +52,9 @@ def AttnToTile : Pass<"attn-to-tile", "::mlir::ModuleOp"> {
     Option<"oneLoop", "one-loop", "bool", "false", "full and partial tiles by one body">,
     Option<"endRows", "end-rows", "int64_t", "0",
            "rows that a turn of the loop at an item's end takes; 0: all at once">,
+    Option<"partRows", "part-rows", "int64_t", "0",
+           "rows that a trip leaves out together where none of them sees a key of its tile "
+           "(`tile.used_rows`); 0: all rows are computed">,
     Option<"branchScores", "branch-scores", "bool", "false",
            "with `one-loop`: scores and their maxima in each side of the branch">,
   ];

@@ -60,6 +60,7 @@ LogicalResult lowerToTile(ModuleOp module, const Schedule &schedule) {
   options.oneLoop = schedule.oneLoop;
   options.branchScores = schedule.branchScores;
   options.endRows = schedule.endRows;
+  options.partRows = schedule.partRows;
   manager.addPass(createAttnToTile(options));
   return manager.run(module);
 }

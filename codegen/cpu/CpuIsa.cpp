@@ -24,6 +24,7 @@ CpuIsa CpuIsa::fromFeatures(llvm::StringRef features) {
   isa.fma = on.contains("fma") || avx512;
   isa.f16c = on.contains("f16c") || avx512;
   isa.sse41 = on.contains("sse4.1") || on.contains("avx") || avx2;
+  isa.scalef = avx512 && on.contains("avx512dq");
   isa.bf16Dot = on.contains("avx512bf16");
   isa.slowBf16Dot = on.contains("slow-bf16-dot");
   return isa;

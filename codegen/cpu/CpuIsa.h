@@ -12,6 +12,7 @@ struct CpuIsa {
   bool fma = false;         ///< fused multiply-add; without it, llvm.fma is a libm call
   bool f16c = false;        ///< f16 conversions; without it they are runtime calls
   bool sse41 = false;       ///< rounding instructions
+  bool scalef = false;      ///< AVX512-DQ: VREDUCEPS and VSCALEFPS, what 2^x is made of
   bool bf16Dot = false;     ///< AVX512-BF16 pair products
   bool slowBf16Dot = false; ///< fewer of them a second than products of f32 FMA
 

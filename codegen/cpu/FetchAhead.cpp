@@ -21,8 +21,6 @@ namespace llmopt::cpu {
 
 namespace {
 
-/// More rows make the product the slower part, and staging copies ask ahead themselves.
-constexpr int64_t kMostRows = 16;
 /// Fewer rows of B, or shorter ones, are not worth the requests.
 constexpr int64_t kLeastExtent = 16;
 
@@ -92,10 +90,7 @@ Value requestedRows(tile::LoadOp load) {
 
 void fetchAhead(tile::MmaOp product, scf::ForOp loop) {
   auto load = product.getB().getDefiningOp<tile::LoadOp>();
-  if (!load || load->getBlock() != loop.getBody() || runsOnceAtMost(loop) || load.getStride() ||
-      load.getFirst() ||
-      cast<RankedTensorType>(product.getType()).getDimSize(0) >
-          kMostRows * int64_t(product.getSlices()))
+  if (!load || load->getBlock() != loop.getBody() || runsOnceAtMost(loop) || load.getFirst())
     return;
   auto tile = cast<RankedTensorType>(load.getType());
   if (tile.getDimSize(0) < kLeastExtent || tile.getDimSize(1) < kLeastExtent ||

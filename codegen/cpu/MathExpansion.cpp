@@ -11,6 +11,7 @@
 #include "codegen/cpu/Passes.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "mlir/IR/TypeUtilities.h"
 #include "mlir/Transforms/WalkPatternRewriteDriver.h"
@@ -39,10 +40,62 @@ Value scale(FloatOps &o, Value p, Value rounded, Value f) {
   return o.fma(f, o.f(0.0f), scaled); // a NaN's payload may have left the exponent
 }
 
+/// 2^x for one register of AVX-512: what x has beyond its floor and a product with 2^floor(x) are
+/// one instruction each, and right for infinities and NaN. Minimax on [0, 1), error 2.0e-9.
+/// Arguments of -126 and less give 0: results below the normal range would be slow, and so would
+/// products with them.
+Value scaledExp2(FloatOps &o, Value x) {
+  auto intrinsic = [&](StringRef name, Value first, Value second) {
+    Value rest = o.f(0.0f), all = LLVM::ConstantOp::create(o.b, o.b.getI16IntegerAttr(-1)),
+          rounding = LLVM::ConstantOp::create(o.b, o.b.getI32IntegerAttr(4)); // as MXCSR says
+    return LLVM::CallIntrinsicOp::create(o.b, o.shape,
+                                         o.b.getStringAttr("llvm.x86.avx512.mask." + name),
+                                         ValueRange{first, second, rest, all, rounding})
+        .getResult(0);
+  };
+  Value floor = LLVM::ConstantOp::create(o.b, o.b.getI32IntegerAttr(9)); // quiet, to -infinity
+  Value f = intrinsic("reduce.ps.512", x, floor);
+  Value p = o.polynomial(f, {2.16129425e-4f, 1.24678388e-3f, 9.67545249e-3f, 5.54852821e-2f,
+                             2.40229309e-1f, 6.93147063e-1f, 1.0f});
+  Value normal = o.cmp(FloatOps::Compare::UGT, x, o.f(-126.0f));
+  return o.select(normal, intrinsic("scalef.ps.512", p, x), o.f(0.0f));
+}
+
+/// The same for a scalar or several registers: a kernel's results do not depend on the width.
+Value expandScaledExp2(FloatOps &o, Value x) {
+  constexpr int64_t kLanes = 16;
+  auto type = VectorType::get({kLanes}, o.b.getF32Type());
+  FloatOps one{o.b, type, o.isa};
+  auto wide = dyn_cast<VectorType>(o.shape);
+  if (!wide)
+    return vector::ExtractOp::create(o.b,
+                                     scaledExp2(one, vector::BroadcastOp::create(o.b, type, x)), 0);
+  SmallVector<Value> parts;
+  for (int64_t at = 0; at < wide.getNumElements(); at += kLanes)
+    parts.push_back(scaledExp2(
+        one, vector::ShuffleOp::create(o.b, x, x, llvm::to_vector(llvm::seq(at, at + kLanes)))));
+  for (int64_t lanes = 2 * kLanes; parts.size() > 1; lanes *= 2)
+    for (size_t i = 0; i < parts.size(); ++i) {
+      parts[i] = vector::ShuffleOp::create(o.b, parts[i], parts[i + 1],
+                                           llvm::to_vector(llvm::seq<int64_t>(0, lanes)));
+      parts.erase(parts.begin() + i + 1);
+    }
+  return parts.front();
+}
+
+/// True for a scalar and for 1, 2, 4, … whole registers.
+bool isWhole(Type shape) {
+  auto type = dyn_cast<VectorType>(shape);
+  int64_t lanes = type ? type.getNumElements() : 16;
+  return lanes % 16 == 0 && llvm::isPowerOf2_64(lanes) && (!type || type.getRank() == 1);
+}
+
 // 2^x = 2^n * 2^f, |f| <= 1/2; minimax with the constant term held at 1, error 2.6e-9.
 // The lower bound gives exactly 0 there (exponent and fraction both 0); between -127 and
 // -126 the result is some number below 1.2e-38.
 Value expandExp2(FloatOps &o, Value x) {
+  if (o.isa.scalef && isWhole(o.shape))
+    return expandScaledExp2(o, x);
   Value bounded = o.atLeast(o.atMost(x, o.f(128.0f)), o.f(-127.0f));
   Value rounded = o.add(bounded, o.f(kRound));
   Value f = o.sub(bounded, o.sub(rounded, o.f(kRound)));

@@ -132,7 +132,8 @@ def TileCpuExpandMath : TileCpuPass<"tile-cpu-expand-math", "::mlir::ModuleOp"> 
   let summary = "expand math and float conversions to what the CPU has";
   let description = [{
     exp2, exp, tanh, log, log2, sinh, cosh and powf in f32 become polynomials (see
-    MathExpansion.cpp for the errors measured), for scalars and vectors alike; conversions
+    MathExpansion.cpp for the errors measured), for scalars and vectors alike (exp2 with
+    AVX512-DQ a shorter one, by VREDUCEPS and VSCALEFPS); conversions
     of f16 and bf16 that the CPU lacks become integer arithmetic; `math.fma` on a CPU
     without it, a product and a sum.
 
@@ -149,7 +150,7 @@ def TileCpuExpandMath : TileCpuPass<"tile-cpu-expand-math", "::mlir::ModuleOp"> 
     ```
   }];
   let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::func::FuncDialect",
-    "::mlir::math::MathDialect", "::mlir::vector::VectorDialect"];
+    "::mlir::LLVM::LLVMDialect", "::mlir::math::MathDialect", "::mlir::vector::VectorDialect"];
 }
 
 def TileCpuKernelAbi : Pass<"tile-cpu-kernel-abi", "::mlir::ModuleOp"> {

@@ -69,6 +69,12 @@ LogicalResult LoadOp::verify() { return verifyTransfer(*this, /*toMemory=*/false
 LogicalResult StoreOp::verify() { return verifyTransfer(*this, /*toMemory=*/true); }
 LogicalResult StridedRowsOp::verify() { return verifyRows(*this, getRows().getType()); }
 
+LogicalResult UsedRowsOp::verify() {
+  if (int64_t(getRows()) < 1)
+    return emitOpError() << "is of " << int64_t(getRows()) << " rows; it must be of 1 or more";
+  return success();
+}
+
 LogicalResult PrefetchOp::verify() {
   auto rows = cast<RankedTensorType>(getRows().getType());
   if (failed(verifyTile(*this, "rows", rows)))

@@ -113,6 +113,26 @@ def Tile_PrefetchOp : Tile_Op<"prefetch", [MemoryEffects<[MemRead, MemWrite]>]> 
   let hasVerifier = 1;
 }
 
+def Tile_UsedRowsOp : Tile_Op<"used_rows", [MemoryEffects<[MemRead, MemWrite]>]> {
+  let summary = "the rows that a trip of a loop changes: a permission";
+  let description = [{
+    ```mlir
+    %o = scf.for %t = %a to %b step %c1 iter_args(%acc = %zero) -> (tensor<192x64xf32>) {
+      tile.used_rows %from to %to of 192
+      ...
+    }
+    ```
+    Of tiles with 192 rows that the rest of this block computes, only rows `from` to `to` - 1 are
+    wanted; what the loop carries keeps its value in the others. A program says so where that is
+    what it computes (no such row sees a key of this trip) or where nobody reads the result. A
+    target may compute the other rows as well, or leave them out: the CPU does so with tiles by
+    columns, in steps of four vectors; CUDA computes all.
+  }];
+  let arguments = (ins Index:$from, Index:$to, I64Attr:$rows);
+  let assemblyFormat = "$from `to` $to `of` $rows attr-dict";
+  let hasVerifier = 1;
+}
+
 def Tile_StoreOp : Tile_Op<"store", [AttrSizedOperandSegments, MemoryEffects<[MemWrite]>]> {
   let summary = "scatter the rows of a tile to memory";
   let description = [{

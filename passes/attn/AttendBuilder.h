@@ -63,6 +63,10 @@ private:
   };
   Scores scoresOf(Value products, Value key, TileWalk *masked, Value partial);
   State walkKeys();
+  /// What partEnds and partBegins say of the rows.
+  void boundParts(TileWalk &walk, const TileWalk::Range &range);
+  /// Says which rows see a key of the tile that begins at `key`.
+  void useRows(Value key);
   mlir::SmallVector<Value> turnOfTwoLoops(TileWalk &walk, mlir::ValueRange carried);
   mlir::SmallVector<Value> walkRun(TileWalk &walk, Value tile, Value end, mlir::ValueRange init);
   mlir::SmallVector<Value> turnOfOneLoop(TileWalk &walk, mlir::ValueRange carried);
@@ -82,7 +86,8 @@ private:
   /// KV heads of as many neighbouring items, which differ by head and partial slot alone. The walk
   /// then has `rowCount` rows: those of each head, one head after another.
   int64_t heads;
-  int64_t endRows; ///< rows of a turn of the loop at an item's end; 0: all at once
+  int64_t endRows;  ///< rows of a turn of the loop at an item's end; 0: all at once
+  int64_t partRows; ///< rows that are left out together; 0: none
   bool oneLoop, branchScores;
   attn::MaskBounds bounds;
   int64_t group;
@@ -94,6 +99,9 @@ private:
   Value query;       ///< the Q tile
   Value firstOfTurn; ///< first row of a turn at the item's end; null elsewhere
   Value visited, predicated;
+  /// Of each row that begins a part but the first: the end of what the rows before it MAY see, and
+  /// the beginning of what it and those behind it may. Empty where intervals do not tell.
+  mlir::SmallVector<Value> partEnds, partBegins;
 };
 
 } // namespace llmopt

@@ -16,11 +16,14 @@ AttendBuilder::AttendBuilder(ModuleOp module, const Signature &signature, const 
     : op(signature.attention), k(module, op.getLoc(), signature, kernel.name),
       itemRows(kernel.rows), rowCount(kernel.rows * kernel.slices * kernel.heads),
       keys(kernel.keys), slices(kernel.slices), heads(kernel.heads), endRows(kernel.endRows),
-      oneLoop(kernel.oneLoop), branchScores(kernel.branchScores), bounds(boundsOf(signature)),
-      group(op.getGroup()) {
+      partRows(kernel.partRows), oneLoop(kernel.oneLoop), branchScores(kernel.branchScores),
+      bounds(boundsOf(signature)), group(op.getGroup()) {
   endRows = std::min(endRows, itemRows);
   if (endRows > 0 && itemRows % endRows)
     endRows = 0;
+  // tile.used_rows speaks of all tiles with that many rows: keys' are not to be among them.
+  if (rowCount <= partRows || rowCount == keys || slices > 1 || heads > 1)
+    partRows = 0;
 }
 
 void AttendBuilder::emit() {

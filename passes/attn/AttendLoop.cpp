@@ -199,6 +199,8 @@ AttendBuilder::State AttendBuilder::step(Value tile, State state, TileWalk *mask
   Value count = k.idx(keys);
   if (masked)
     count = KernelBuilder::called("tile_keys", k.min(k.sub(masked->end(), key), count));
+  if (partRows > 0)
+    useRows(key);
   Value pages = keyPages(key, count);
   if (pages && masked)
     pages = KernelBuilder::called("pages", onlyVisible(*masked, pages, key, k.b.getI32Type()));
@@ -321,14 +323,43 @@ SmallVector<Value> AttendBuilder::walkRun(TileWalk &walk, Value tile, Value end,
   });
 }
 
+/// Rows of an item stand in the order of their positions, except those of trees and of several
+/// sequences.
+void AttendBuilder::boundParts(TileWalk &walk, const TileWalk::Range &range) {
+  partEnds.clear(), partBegins.clear();
+  bool ordered = !mayMixSequences(k.signature) && k.signature.findBuffer(BufferRole::Tree) < 0;
+  if (partRows == 0 || !walk.isOneRun() || !ordered)
+    return;
+  for (int64_t row = partRows; row < rowCount; row += partRows) {
+    TileWalk::Range before = range, behind = range;
+    before.queryHi = positionRange(k, firstRow, k.min(k.idx(row), rowsUsed), flags).second;
+    Value next = k.max(k.min(k.idx(row), k.sub(rowsUsed, k.idx(1))), k.idx(0));
+    behind.queryLo = positionRange(k, k.add(firstRow, next), k.idx(1), flags).first;
+    partEnds.push_back(walk.visibleTo(before).second);
+    partBegins.push_back(walk.visibleTo(behind).first);
+  }
+}
+
+void AttendBuilder::useRows(Value key) {
+  Value from = k.idx(0), to = rowsUsed, end = k.add(key, k.idx(keys));
+  auto row = [&](size_t part) { return k.idx(int64_t(part + 1) * partRows); };
+  for (size_t i = 0; i < partEnds.size(); ++i)
+    if (partEnds[i] != keyEnd)
+      from = k.select(k.cmp(Pred::sle, partEnds[i], key), row(i), from);
+  for (size_t i = partBegins.size(); i-- > 0;)
+    if (partBegins[i] != keyBegin)
+      to = k.select(k.cmp(Pred::sge, partBegins[i], end), k.min(rowsUsed, row(i)), to);
+  tile::UsedRowsOp::create(k.b, k.loc, from, to, rowCount);
+}
+
 AttendBuilder::State AttendBuilder::walkKeys() {
   auto [low, high] = positionRange(k, firstRow, rowsUsed, flags);
-  TileWalk walk(k, bounds,
-                {low, high, queryLen, keyLen, keyBegin, keyEnd,
-                 [&](unsigned scalar) {
-                   return perHeadRange(k, scalar, k.mul(kvHead, k.idx(group)), group * heads);
-                 }},
-                keys);
+  TileWalk::Range range{low, high, queryLen, keyLen, keyBegin, keyEnd, [&](unsigned scalar) {
+                          return perHeadRange(k, scalar, k.mul(kvHead, k.idx(group)),
+                                              group * heads);
+                        }};
+  TileWalk walk(k, bounds, range, keys);
+  boundParts(walk, range);
 
   // Masks that depend on data take addresses from V by the scores, which no copy can run
   // ahead of.

@@ -69,6 +69,7 @@ private:
     schedule.oneLoop = oneLoop;
     schedule.branchScores = branchScores;
     schedule.endRows = endRows;
+    schedule.partRows = partRows;
     if (rows.empty() && keys == 0)
       remarkSchedule(signature, schedule);
     return schedule;
@@ -146,7 +147,7 @@ std::vector<KernelName> llmopt::kernelsOf(const Signature &signature, StringRef 
   auto add = [&](bundle::KernelKind kind, const Twine &suffix, int64_t rows = 0, int64_t keys = 0,
                  int64_t slices = 1, int64_t heads = 1) {
     kernels.push_back({kind, (spec + suffix).str(), rows, keys, slices, schedule.oneLoop,
-                       schedule.branchScores, heads, schedule.endRows});
+                       schedule.branchScores, heads, schedule.endRows, schedule.partRows});
   };
   if (signature.append)
     add(bundle::KernelKind::Append, "_append");

@@ -23,7 +23,7 @@ std::pair<Value, Value> llmopt::perHeadRange(KernelBuilder &k, unsigned scalar, 
 }
 
 TileWalk::TileWalk(KernelBuilder &k, const attn::MaskBounds &bounds, Range range, int64_t keys)
-    : k(k), keys(keys), keyBegin(range.keyBegin), keyEnd(range.keyEnd),
+    : k(k), bounds(bounds), keys(keys), keyBegin(range.keyBegin), keyEnd(range.keyEnd),
       noTile(k.idx(attn::kUnbounded)) {
   for (const attn::Interval &interval : bounds.may.intervals)
     may.push_back(evaluate(interval, range));
@@ -130,6 +130,11 @@ std::pair<Value, Value> TileWalk::run() {
   Value last = k.floorDiv(k.add(ends.hi, k.idx(keys - 1)), keys);
   Value some = k.cmp(Pred::slt, ends.lo, ends.hi);
   return {first, KernelBuilder::called("tile_end", k.select(some, last, first))};
+}
+
+std::pair<Value, Value> TileWalk::visibleTo(const Range &range) {
+  Ends ends = evaluate(bounds.may.intervals[0], range);
+  return {ends.lo, ends.hi};
 }
 
 Value TileWalk::next(Value tile) {

@@ -25,7 +25,11 @@ public:
     mlir::Value keyBegin, keyEnd;
     std::function<std::pair<mlir::Value, mlir::Value>(unsigned scalar)> minMax;
   };
+  /// `bounds` must outlive the walk.
   TileWalk(KernelBuilder &k, const attn::MaskBounds &bounds, Range range, int64_t keys);
+
+  /// What rows with positions in `range` alone MAY see, where `isOneRun`.
+  std::pair<mlir::Value, mlir::Value> visibleTo(const Range &range);
 
   /// First tile >= `tile` that MAY hold a visible key, or `none()`.
   mlir::Value next(mlir::Value tile);
@@ -59,6 +63,7 @@ private:
   mlir::Value guardedDiv(attn::BoundExprKind kind, mlir::Value a, mlir::Value b);
 
   KernelBuilder &k;
+  const attn::MaskBounds &bounds;
   int64_t keys;
   mlir::Value keyBegin, keyEnd, noTile;
   llvm::SmallVector<Ends> may, surely;

@@ -52,6 +52,8 @@ Schedule llmopt::chooseCpuSchedule(const ScheduleRequest &request,
   // Narrower vectors take longer for a row, and memory does not.
   schedule.overheadRows = (kTileOverheadRows + kRowsPerElementByte * double(request.elementBytes)) *
                           double(lanes) / kMeasuredLanes;
+  int64_t block = 4 * lanes; // rows of one register block
+  schedule.partRows = std::max<int64_t>(block, 64);
   if (request.rows > 0) {
     schedule.rows = {request.rows};
     schedule.reason = "rows " + std::to_string(request.rows) + " as the spec wishes";
@@ -61,7 +63,6 @@ Schedule llmopt::chooseCpuSchedule(const ScheduleRequest &request,
   // 192 rows make staging K and V (once a tile) a few percent of the products.
   int64_t bytesPerRow = 4 * (request.dQk + request.dV + schedule.keys);
   int64_t budget = std::max<int64_t>(target.l2Bytes, 256 << 10) / 2;
-  int64_t block = 4 * lanes; // rows of one register block
   int64_t many =
       std::clamp(budget / bytesPerRow / block * block, block, std::max<int64_t>(block, 192));
   int64_t few = request.batchInvariant ? lanes : std::min(request.group, kFewRowsLimit);

@@ -50,6 +50,9 @@ struct Schedule {
   /// An item's results are written by a loop that takes this many rows a turn, which is less code;
   /// 0: all at once.
   int64_t endRows = 0;
+  /// Rows that a tile's trip leaves out together where none of them sees a key of the tile, or the
+  /// item has no such rows; 0: all rows of a tile are computed.
+  int64_t partRows = 0;
   /// What a tile costs besides its rows, in rows: reading and staging its keys and values.
   double overheadRows = 0;
   std::string reason; ///< one sentence with the numbers, for the remark

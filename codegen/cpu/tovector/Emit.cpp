@@ -50,6 +50,13 @@ SmallVector<Value> Emit::loop(int64_t low, int64_t high, int64_t step, ValueRang
   return loop.getResults();
 }
 
+void Emit::overLanes(const Buffer &buffer, int64_t step, Body body) {
+  if (!buffer.firstRow)
+    return loop(0, buffer.shape.inner, step, body);
+  Value perRow = idx(buffer.shape.pairs ? 2 : 1);
+  loop(mul(buffer.firstRow, perRow), mul(buffer.endRow, perRow), step, body);
+}
+
 void Emit::branch(Value condition, llvm::function_ref<void()> yes, llvm::function_ref<void()> no) {
   auto op = scf::IfOp::create(*this, TypeRange{}, condition, /*withElseRegion=*/true);
   InsertionGuard guard(*this);
@@ -152,15 +159,14 @@ void Emit::fill(const Buffer &buffer, Value scalar) {
   int64_t lanes = target.lanes;
   Value value = splat(scalar, lanes);
   loop(0, buffer.shape.outer, 1, [&](Value o) {
-    loop(0, buffer.shape.inner, lanes, [&](Value i) { storeVector(value, buffer, o, i); });
+    overLanes(buffer, lanes, [&](Value i) { storeVector(value, buffer, o, i); });
   });
 }
 
 void Emit::copy(const Buffer &from, const Buffer &to) {
   int64_t lanes = target.lanes;
   loop(0, from.shape.outer, 1, [&](Value o) {
-    loop(0, from.shape.inner, lanes,
-         [&](Value i) { storeVector(loadVector(from, o, i, lanes), to, o, i); });
+    overLanes(to, lanes, [&](Value i) { storeVector(loadVector(from, o, i, lanes), to, o, i); });
   });
 }
 

@@ -13,6 +13,9 @@ namespace llmopt::cpu {
 struct Buffer {
   mlir::Value memory;
   TileShape shape;
+  /// Of a tile whose lanes run over rows: the rows to compute (tile.used_rows), whole vectors;
+  /// null: all.
+  mlir::Value firstRow = {}, endRow = {};
 };
 
 class Emit : public mlir::ImplicitLocOpBuilder {
@@ -38,6 +41,9 @@ public:
   void loop(mlir::Value low, mlir::Value high, int64_t step, Body body);
   llvm::SmallVector<mlir::Value> loop(int64_t low, int64_t high, int64_t step,
                                       mlir::ValueRange inits, CarryBody body);
+  /// Over a run's elements in memory, as far as they are to be computed: rows where lanes run over
+  /// rows (two elements each in pairs), columns elsewhere.
+  void overLanes(const Buffer &buffer, int64_t step, Body body);
   void branch(mlir::Value condition, llvm::function_ref<void()> yes, llvm::function_ref<void()> no);
 
   mlir::VectorType vec(int64_t lanes, mlir::Type element);

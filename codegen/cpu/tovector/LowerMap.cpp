@@ -48,6 +48,7 @@ struct MapEmitter {
   Value combine(unsigned result, Value a, Value b);
   SmallVector<Value> element(Value row, Value column, ValueRange carried);
   SmallVector<Value> twoColumns(Value row, Value column, bool both, ValueRange carried);
+  void overRows(Emit::Body body);
   void runByColumns(llvm::function_ref<SmallVector<Value>()> start,
                     llvm::function_ref<void(ValueRange, Value)> finish);
   void storeCombined(Value vector, unsigned result, Value lane);
@@ -201,10 +202,17 @@ SmallVector<Value> MapEmitter::twoColumns(Value row, Value column, bool both, Va
   return totals;
 }
 
+void MapEmitter::overRows(Emit::Body body) {
+  for (const Buffer &buffer : llvm::concat<const Buffer>(results, inputs))
+    if (buffer.firstRow)
+      return emit.loop(buffer.firstRow, buffer.endRow, width, body);
+  emit.loop(0, llvm::alignTo(rows, emit.target.lanes), width, body);
+}
+
 void MapEmitter::runByColumns(llvm::function_ref<SmallVector<Value>()> start,
                               llvm::function_ref<void(ValueRange, Value)> finish) {
   bool pairs = llvm::any_of(results, [](const Buffer &result) { return result.shape.pairs; });
-  emit.loop(0, llvm::alignTo(rows, emit.target.lanes), width, [&](Value row) {
+  overRows([&](Value row) {
     if (!pairs)
       return finish(emit.loop(0, columns, 1, start(),
                               [&](Value column, ValueRange carried) {

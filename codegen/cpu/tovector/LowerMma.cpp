@@ -67,6 +67,8 @@ namespace {
 
 using ScalarAt = llvm::function_ref<Value(Value k, Value i)>;
 using VectorAt = llvm::function_ref<Value(Value k)>;
+/// What is done before block `block` of `blocks`.
+using Between = llvm::function_ref<void(Value block, int64_t blocks)>;
 
 /// C[first + i][at..] for i < count, over `depth` steps of k.
 void emitBlock(Emit &emit, const MmaOperands &mma, int64_t width, int64_t count, Value first,
@@ -87,15 +89,24 @@ void emitBlock(Emit &emit, const MmaOperands &mma, int64_t width, int64_t count,
     emit.storeVector(sums[i], mma.result, emit.add(first, i), at);
 }
 
-/// All blocks of an `outer` x `inner` result.
+/// All blocks of an `outer` x `inner` result; `between` is called before each, the last ones of
+/// `outer` that are fewer than a block's excepted.
 void emitBlocks(Emit &emit, const MmaOperands &mma, int64_t outer, int64_t depth, ScalarAt scalar,
-                llvm::function_ref<Value(Value k, Value at, int64_t width)> vector) {
+                llvm::function_ref<Value(Value k, Value at, int64_t width)> vector,
+                Between between = nullptr) {
   int64_t inner = mma.result.shape.inner;
   RegisterBlock block = chooseBlock(emit.target, inner, outer);
-  emit.loop(0, inner, block.width, [&](Value at) {
+  int64_t blocks = outer / block.count, whole = blocks * block.count;
+  emit.overLanes(mma.result, block.width, [&](Value at) {
     auto lanes = [&](Value k) { return vector(k, at, block.width); };
-    int64_t whole = outer / block.count * block.count;
     emit.loop(0, whole, block.count, [&](Value first) {
+      if (between) {
+        auto number = [&](Value at, int64_t step) {
+          return arith::DivUIOp::create(emit, at, emit.idx(step)).getResult();
+        };
+        Value before = emit.mul(number(at, block.width), emit.idx(blocks));
+        between(emit.add(before, number(first, block.count)), inner / block.width * blocks);
+      }
       emitBlock(emit, mma, block.width, block.count, first, at, depth, scalar, lanes);
     });
     if (whole < outer)
@@ -109,12 +120,19 @@ void emitBlocks(Emit &emit, const MmaOperands &mma, int64_t outer, int64_t depth
 constexpr int64_t kDepth = 64;
 
 void emitByColumns(Emit &emit, MmaOperands mma) {
+  int64_t passes = std::max<int64_t>(1, mma.k / kDepth);
   auto blocks = [&](int64_t depth, Value k0) {
+    Value pass = arith::DivUIOp::create(emit, k0, emit.idx(kDepth));
     emitBlocks(
         emit, mma, mma.n, depth,
         [&](Value k, Value n) { return mma.elementB(emit, emit.add(k0, k), n); },
         [&](Value k, Value at, int64_t width) {
           return emit.loadVector(mma.a, emit.add(k0, k), at, width);
+        },
+        [&](Value block, int64_t count) {
+          if (mma.fetch)
+            mma.fetch->between(emit, emit.add(emit.mul(pass, emit.idx(count)), block),
+                               passes * count);
         });
   };
   if (mma.k < 2 * kDepth || mma.rowScale)

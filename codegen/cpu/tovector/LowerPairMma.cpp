@@ -85,10 +85,12 @@ struct PairMma {
     int64_t inner = mma.result.shape.inner;
     RegisterBlock shape = chooseBlock(emit.target, inner, mma.n);
     int64_t blocks = mma.n / shape.count, whole = blocks * shape.count;
-    emit.loop(0, inner, shape.width, [&](Value at) {
+    emit.overLanes(mma.result, shape.width, [&](Value at) {
+      Value panel = arith::DivUIOp::create(emit, at, emit.idx(shape.width));
       emit.loop(0, blocks, 1, [&](Value b) {
         if (mma.fetch)
-          mma.fetch->part(emit, b, blocks);
+          mma.fetch->between(emit, emit.add(emit.mul(panel, emit.idx(blocks)), b),
+                             inner / shape.width * blocks);
         block(emit.mul(b, emit.idx(shape.count)), at, shape.width / kLanes, shape.count);
       });
       if (whole < mma.n)

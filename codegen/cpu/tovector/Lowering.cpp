@@ -12,6 +12,7 @@
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "mlir/IR/Matchers.h"
 #include "llvm/ADT/TypeSwitch.h"
+#include "llvm/Support/SaveAndRestore.h"
 
 using namespace mlir;
 using namespace llmopt;
@@ -43,7 +44,10 @@ Value Lowering::memoryAt(MemRefType type, int64_t offset) {
 
 Buffer Lowering::view(RankedTensorType type, int64_t offset) {
   TileShape shape = TileShape::get(type, target);
-  return {memoryAt(MemRefType::get({shape.outer, shape.inner}, shape.element), offset), shape};
+  Buffer made{memoryAt(MemRefType::get({shape.outer, shape.inner}, shape.element), offset), shape};
+  if (shape.lanesOverRows && shape.rows == usedRows.rows)
+    made.firstRow = usedRows.first, made.endRow = usedRows.end;
+  return made;
 }
 
 Buffer Lowering::buffer(Value tile) {
@@ -109,6 +113,7 @@ LogicalResult Lowering::run() {
 }
 
 LogicalResult Lowering::lowerBlock(Block &block) {
+  llvm::SaveAndRestore restore(usedRows);
   SmallVector<Operation *> done;
   for (Operation &op : llvm::make_early_inc_range(block)) {
     if (isControlFlow(&op)) {
@@ -156,6 +161,7 @@ LogicalResult Lowering::lowerOp(Operation *op) {
   return TypeSwitch<Operation *, LogicalResult>(op)
       .Case([&](tile::LoadOp load) { return lowerLoad(load), success(); })
       .Case([&](tile::PrefetchOp prefetch) { return lowerPrefetch(prefetch), success(); })
+      .Case([&](tile::UsedRowsOp rows) { return lowerUsedRows(rows), success(); })
       .Case([&](tile::StoreOp store) { return lowerStore(store), success(); })
       .Case([&](tile::StridedRowsOp rows) { return lowerStridedRows(rows), success(); })
       .Case([&](tile::PagedRowsOp rows) { return lowerPagedRows(rows), success(); })

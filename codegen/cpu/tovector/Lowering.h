@@ -55,6 +55,8 @@ private:
   void lowerPrefetch(tile::PrefetchOp op);
   // LowerMap.cpp
   mlir::LogicalResult lowerMap(tile::MapOp op);
+  // UsedRows.cpp
+  void lowerUsedRows(tile::UsedRowsOp op);
   // LowerColumns.cpp
   void lowerReduceColumns(tile::ReduceColumnsOp op);
 
@@ -62,6 +64,11 @@ private:
   const CpuIsa &target;
   BufferPlan plan;
   mlir::Value scratch;
+  /// In the rest of the block: the rows to compute of tiles with `rows` rows.
+  struct UsedRows {
+    int64_t rows = 0;
+    mlir::Value first = {}, end = {};
+  } usedRows;
   llvm::DenseMap<std::pair<mlir::Type, int64_t>, mlir::Value> views;
 };
 
@@ -76,6 +83,8 @@ struct FetchAhead {
 
   /// Part i of `parts` about equal ones, i < parts.
   void part(Emit &emit, mlir::Value i, int64_t parts) const;
+  /// The requests before block i of `blocks`: as many parts as a power of two allows, none after.
+  void between(Emit &emit, mlir::Value i, int64_t blocks) const;
   /// All of them, row by row.
   void all(Emit &emit) const;
 

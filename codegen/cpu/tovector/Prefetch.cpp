@@ -54,6 +54,14 @@ void FetchAhead::part(Emit &emit, Value i, int64_t parts) const {
   }
 }
 
+void FetchAhead::between(Emit &emit, Value i, int64_t blocks) const {
+  int64_t parts = llvm::bit_floor(uint64_t(blocks));
+  if (parts == blocks)
+    return part(emit, i, parts);
+  Value wanted = arith::CmpIOp::create(emit, arith::CmpIPredicate::ult, i, emit.idx(parts));
+  emit.branch(wanted, [&] { part(emit, i, parts); }, [] {});
+}
+
 void FetchAhead::all(Emit &emit) const {
   emit.loop(0, rows, 1, [&](Value r) { part(emit, r, rows); });
 }

@@ -69,6 +69,8 @@ public:
     });
     if (whole.wasInterrupted())
       return signalPassFailure();
+    // All rows are computed: the warps of a block walk together.
+    function.walk([](tile::UsedRowsOp rows) { rows.erase(); });
     function->setAttr(tile::kWarpsAttr, OpBuilder(function).getI64IntegerAttr(warps));
     if (failed(placeOperands(function, warps)))
       return signalPassFailure();

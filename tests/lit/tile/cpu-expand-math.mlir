@@ -1,8 +1,16 @@
 // RUN: llm-opt opt --tile-cpu-expand-math=features=avx512f %s | FileCheck %s --check-prefixes=CHECK,FMA
+// RUN: llm-opt opt --tile-cpu-expand-math=features=avx512f,avx512dq %s | FileCheck %s --check-prefixes=CHECK,SCALEF
 // RUN: llm-opt opt --tile-cpu-expand-math %s | FileCheck %s --check-prefixes=CHECK,PLAIN
 
 // CHECK-LABEL: func.func @exp2
 // FMA:           math.fma {{.*}} : vector<16xf32>
+// The scalar goes the vector's way.
+// SCALEF:        llvm.call_intrinsic "llvm.x86.avx512.mask.reduce.ps.512"
+// SCALEF:        math.fma {{.*}} : vector<16xf32>
+// SCALEF:        llvm.call_intrinsic "llvm.x86.avx512.mask.scalef.ps.512"
+// SCALEF:        llvm.call_intrinsic "llvm.x86.avx512.mask.reduce.ps.512"
+// SCALEF:        llvm.call_intrinsic "llvm.x86.avx512.mask.scalef.ps.512"
+// SCALEF:        vector.extract
 // PLAIN-NOT:     math.fma
 // CHECK-NOT:     math.exp2
 // CHECK:         return

@@ -50,6 +50,14 @@ func.func @f(%b: memref<?xf32>, %r: tensor<8x1xi64>) {
 // -----
 
 func.func @f(%i: index) {
+  // expected-error@+1 {{'tile.used_rows' op is of 0 rows; it must be of 1 or more}}
+  tile.used_rows %i to %i of 0
+  return
+}
+
+// -----
+
+func.func @f(%i: index) {
   // expected-error@+1 {{'tile.strided_rows' op result has type 'tensor<8x2xi64>'; row addresses have one column}}
   %r = tile.strided_rows %i, %i, %i : tensor<8x2xi64>
   return

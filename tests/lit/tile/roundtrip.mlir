@@ -24,6 +24,7 @@ func.func @no_input() -> tensor<4x4xi32> {
 // CHECK: tile.load %{{.*}}[%{{.*}}] cols(%{{.*}}) stride(%{{.*}}) limit(%{{.*}}) slices 2 :
 // CHECK: tile.load %{{.*}}[%{{.*}}] slices 2 apart(%{{.*}}) : {{.*}} -> tensor<16x8xf32>
 // CHECK: tile.prefetch %{{.*}}[%{{.*}}] columns 8 slices 2 apart(%{{.*}}) :
+// CHECK: tile.used_rows %{{.*}} to %{{.*}} of 8
 // CHECK: tile.mma {{.*}} transpose_b slices 2 :
 // CHECK: tile.reduce_columns max %{{.*}} slices 2 :
 // CHECK: tile.fold sum %{{.*}} slices 2 rows(%{{.*}}) :
@@ -33,6 +34,7 @@ func.func @slices(%m: memref<?xf32>, %n: index) {
   %heads = tile.load %m[%r] slices 2 apart(%n) : memref<?xf32>, tensor<8x1xi64> -> tensor<16x8xf32>
   tile.prefetch %m[%r] columns 8 slices 2 apart(%n) : memref<?xf32>, tensor<8x1xi64>
   %z = arith.constant dense<0.0> : tensor<8x4xf32>
+  tile.used_rows %n to %n of 8
   %p = tile.mma %a, %a, %z transpose_b slices 2 : tensor<8x8xf32>, tensor<8x8xf32>, tensor<8x4xf32>
   %c = tile.reduce_columns max %p slices 2 : tensor<8x4xf32> -> tensor<8x1xf32>
   %f = tile.fold sum %p slices 2 rows(%n) : tensor<8x4xf32> -> tensor<2x4xf32>
