@@ -46,10 +46,34 @@ std::string headsOf(const bundle::Program &program) {
          " elements a query and key, " + std::to_string(facts.dV) + " a value" + types + ".\n";
 }
 
+/// "Grid: ..." of a kernel: its blocks, and what else is launched for the same plan.
+std::string launchOf(const KernelName &kernel, ArrayRef<KernelName> all) {
+  std::string others, merge;
+  for (const KernelName &one : all) {
+    if (one.kind == bundle::KernelKind::Merge)
+      merge = one.name;
+    else if (one.kind == bundle::KernelKind::Attend && one.name != kernel.name)
+      others += (others.empty() ? "" : ", ") + one.name;
+  }
+  std::string text = "// Grid: one block a worker, as many as the GPU holds at a time. The plan, made "
+                     "by the host from the\n// lengths, gives worker w the ";
+  if (kernel.kind == bundle::KernelKind::Merge)
+    return text + "merges [merge_offsets[w], merge_offsets[w + 1]): rows\n// that attend kernels, "
+                  "launched before with the same grid, left in parts.\n";
+  if (kernel.kind != bundle::KernelKind::Attend)
+    return text + "items [item_offsets[w], item_offsets[w + 1]).\n";
+  text += "items [item_offsets[w], item_offsets[w + 1]) of this kernel.\n";
+  if (!others.empty())
+    text += "// Rows that fit another tile better are items of " + others +
+            ", launched with the same grid.\n";
+  if (!merge.empty())
+    text += "// Items with a partial_slot are finished by " + merge + " afterwards.\n";
+  return text;
+}
+
 /// The head of a kernel's text.
-std::string headOf(func::FuncOp function, const KernelName &kernel, const Schedule &schedule,
-                   const cuda::BlockShape &shape, const CompileOptions &options,
-                   const bundle::Program &program) {
+std::string headOf(func::FuncOp function, const KernelName &kernel, const CudaBuild &build,
+                   const cuda::BlockShape &shape, const CompileOptions &options) {
   auto number = [&](StringRef name) {
     auto attr = function->getAttrOfType<IntegerAttr>(name);
     return std::to_string(attr ? attr.getInt() : 0);
@@ -58,10 +82,10 @@ std::string headOf(func::FuncOp function, const KernelName &kernel, const Schedu
   std::string head =
       "// " + function.getName().str() + ", for " + options.cudaArch + ".\n//\n// Made from\n";
   SmallVector<StringRef> lines;
-  StringRef(program.ir).rtrim().split(lines, '\n');
+  StringRef(build.program.ir).rtrim().split(lines, '\n');
   for (StringRef line : lines)
     head += ("//   " + line + "\n").str();
-  head += "//\n" + headsOf(program);
+  head += "//\n" + headsOf(build.program);
   if (kernel.kind == bundle::KernelKind::Attend) {
     head += "// Tile: " + std::to_string(kernel.rows) +
             " packed rows (query, head of the group) x " + std::to_string(kernel.keys) + " keys";
@@ -76,14 +100,13 @@ std::string headOf(func::FuncOp function, const KernelName &kernel, const Schedu
     head += shape.stages > 1 ? ", room for " + std::to_string(shape.stages) +
                                    " tiles of keys: one is computed while others are copied"
                              : ", room for one tile of keys";
-  head += ".\n// Registers: at most " +
+  head += ".\n// Register budget: " +
           std::to_string(runtime::registerBudget(options.cudaNumbers, 32 * uint32_t(shape.warps),
                                                  uint32_t(blocks))) +
           " a thread, so that a multiprocessor holds " + std::to_string(blocks) +
-          (blocks == 1 ? " block" : " blocks") + " at a time";
-  head += ".\n// A worker is a block of a grid that stays: the plan, made by the host from the "
-          "lengths,\n"
-          "// gives worker w the items [item_offsets[w], item_offsets[w + 1]).\n";
+          (blocks == 1 ? " block" : " blocks") +
+          " at a time;\n// `llm-opt explain` prints how many the machine code takes";
+  head += ".\n" + launchOf(kernel, build.names);
   return head;
 }
 
@@ -175,9 +198,9 @@ cuda::BlockShape llmopt::blockShapeFor(const KernelName &kernel, const Schedule 
 }
 
 FailureOr<cuda::KernelText> llmopt::cudaText(ModuleOp module, const KernelName &kernel,
-                                             const Schedule &schedule,
-                                             const CompileOptions &options,
-                                             const bundle::Program &program) {
+                                             const CudaBuild &build,
+                                             const CompileOptions &options) {
+  const Schedule &schedule = build.schedule;
   cuda::BlockShape shape = blockShapeFor(kernel, schedule, options.cudaNumbers);
   if (failed(cuda::lowerToGpu(module, shape)))
     return failure();
@@ -193,8 +216,8 @@ FailureOr<cuda::KernelText> llmopt::cudaText(ModuleOp module, const KernelName &
     --blocks; // the schedule has estimated it
   function->setAttr(cuda::kBlocksAttr, OpBuilder(function).getI64IntegerAttr(blocks));
   constexpr size_t kKeyDigits = 8;
-  function.setName(kernel.name + "_" + program.key.substr(0, kKeyDigits));
-  return cuda::emitKernel(function, headOf(function, kernel, schedule, shape, options, program));
+  function.setName(kernel.name + "_" + build.program.key.substr(0, kKeyDigits));
+  return cuda::emitKernel(function, headOf(function, kernel, build, shape, options));
 }
 
 llvm::Error llmopt::addCudaKernels(llvm::MutableArrayRef<CudaBuild> builds,

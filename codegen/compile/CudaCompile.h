@@ -13,13 +13,6 @@ namespace llmopt {
 cuda::BlockShape blockShapeFor(const KernelName &kernel, const Schedule &schedule,
                                const runtime::CudaTarget &target);
 
-/// Lowers and prints a kernel that stands alone in `module`, with the spec of `program` in the
-/// head comment. Its entry is the kernel's name and the first digits of the program's key, so
-/// that a profiler tells variants apart. Failures have been reported as diagnostics.
-mlir::FailureOr<cuda::KernelText> cudaText(mlir::ModuleOp module, const KernelName &kernel,
-                                           const Schedule &schedule, const CompileOptions &options,
-                                           const bundle::Program &program);
-
 /// A compiled spec, and what it was made by and from: `texts[i]` became
 /// `program.kernels[i]`.
 struct CudaBuild {
@@ -29,6 +22,12 @@ struct CudaBuild {
   std::vector<cuda::KernelText> texts;
   std::optional<mlir::Location> place; ///< of the spec
 };
+
+/// Lowers and prints a kernel of `build` that stands alone in `module`, with the spec in the
+/// head comment. Its entry is the kernel's name and the first digits of the program's key, so
+/// that a profiler tells variants apart. Failures have been reported as diagnostics.
+mlir::FailureOr<cuda::KernelText> cudaText(mlir::ModuleOp module, const KernelName &kernel,
+                                           const CudaBuild &build, const CompileOptions &options);
 
 /// The texts alone: the program has no kernels yet, and nothing needs NVRTC.
 llvm::Expected<CudaBuild> buildCudaText(mlir::func::FuncOp spec, const CompileOptions &options);

@@ -61,6 +61,7 @@ private:
   struct Scores {
     Value scores, highest; ///< and the maximum of each row
   };
+  Value hide(Value scores, Value key, TileWalk &walk);
   Scores scoresOf(Value products, Value key, TileWalk *masked, Value partial);
   State walkKeys();
   /// What partEnds and partBegins say of the rows.

@@ -71,7 +71,8 @@ Value AttendBuilder::rowTile(Type element,
   OpBuilder::InsertionGuard guard(k.b);
   Block *block =
       k.b.createBlock(&map.getBody(), {}, {k.b.getI32Type(), k.b.getI32Type()}, {k.loc, k.loc});
-  Value row = arith::IndexCastOp::create(k.b, k.loc, k.b.getIndexType(), block->getArgument(0));
+  Location place = firstOfTurn ? k.loc : k.named("row");
+  Value row = arith::IndexCastOp::create(k.b, place, k.b.getIndexType(), block->getArgument(0));
   Value firstHead = kvHead;
   if (heads > 1)
     firstHead = k.add(kvHead, arith::DivUIOp::create(k.b, k.loc, row, k.idx(itemRows)));
@@ -279,7 +280,9 @@ Value AttendBuilder::partialRows(int64_t width, Value direct) {
     });
   Value count = KernelBuilder::called("partial_count", k.select(direct, k.idx(0), rowsUsed));
   Value left = firstOfTurn ? KernelBuilder::called("rows_left", k.sub(count, firstOfTurn)) : count;
-  Value first = firstOfTurn ? k.add(partialSlot, firstOfTurn) : partialSlot;
+  Value first = partialSlot;
+  if (firstOfTurn)
+    first = KernelBuilder::called("first_partial", k.add(partialSlot, firstOfTurn));
   return KernelBuilder::called(
       "partial_rows", tile::StridedRowsOp::create(k.b, k.loc, column(k.b.getI64Type()),
                                                   k.mul(first, k.idx(width)), k.idx(width), left));

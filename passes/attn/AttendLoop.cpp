@@ -54,7 +54,9 @@ Value AttendBuilder::keyRows(bool isValue, Value key, Value count, Value pages) 
       Value page = arith::IndexCastOp::create(b, k.loc, b.getIndexType(), x[0]);
       auto times = [&](Value x, Value y) { return arith::MulIOp::create(b, k.loc, x, y); };
       auto plus = [&](Value x, Value y) { return arith::AddIOp::create(b, k.loc, x, y); };
-      Value address = plus(plus(offset, times(page, k.stride(pool, 0))), times(wide, slotStride));
+      Value address = KernelBuilder::called(
+          isValue ? "v_row" : "k_row",
+          plus(plus(offset, times(page, k.stride(pool, 0))), times(wide, slotStride)));
       Value none = arith::ConstantOp::create(b, k.loc, b.getI64IntegerAttr(-1));
       Value absent = arith::CmpIOp::create(
           b, k.loc, Pred::slt, x[0],
@@ -143,6 +145,30 @@ ResultRange AttendBuilder::choose(TypeRange types, Value condition,
   return branch.getResults();
 }
 
+/// The scores of a tile that begins at `key`, -inf for keys that their row does not see.
+Value AttendBuilder::hide(Value scores, Value key, TileWalk &walk) {
+  if (!walk.isExactByRow())
+    return ScoreMap(k, rows, key, keyEnd, slices).buildMask(scores, keyBegin);
+  RankedTensorType perRow = column(k.b.getI32Type());
+  auto seen = tile::MapOp::create(k.b, k.loc, TypeRange{perRow, perRow}, ValueRange{rows.position},
+                                  ArrayAttr());
+  seen->setLoc(FusedLoc::get(k.b.getContext(), {k.named("first_seen"), k.named("keys_seen")}));
+  {
+    OpBuilder::InsertionGuard guard(k.b);
+    Type i32 = k.b.getI32Type();
+    Block *body = k.b.createBlock(&seen.getBody(), {}, {i32, i32, i32}, {k.loc, k.loc, k.loc});
+    Value position = body->getArgument(0);
+    Value first = KernelBuilder::called("first", walk.firstOfRow(position));
+    Value end = KernelBuilder::called("end", walk.endOfRow(position));
+    // Counted from the tile's first key.
+    tile::YieldOp::create(
+        k.b, k.loc,
+        ValueRange{k.toI32(k.sub(first, key)), k.toI32(k.max(k.sub(end, first), k.idx(0)))});
+  }
+  return ScoreMap(k, rows, k.idx(0), keyEnd, slices)
+      .buildRange(scores, seen.getResult(0), seen.getResult(1));
+}
+
 /// Scaled and modified scores of a tile that begins at `key`, masked as `step` says.
 AttendBuilder::Scores AttendBuilder::scoresOf(Value products, Value key, TileWalk *masked,
                                               Value partial) {
@@ -170,7 +196,7 @@ AttendBuilder::Scores AttendBuilder::scoresOf(Value products, Value key, TileWal
   Value scores = map().build(products, Value());
   using Values = SmallVector<Value>;
   ResultRange seen = choose(
-      scores.getType(), partial, [&] { return Values{map().buildMask(scores, keyBegin)}; },
+      scores.getType(), partial, [&] { return Values{hide(scores, key, *masked)}; },
       [&] { return Values{scores}; });
   return withMaximum(
       KernelBuilder::noted("The mask, where the tile is not visible throughout.", seen[0]));

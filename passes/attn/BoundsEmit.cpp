@@ -22,9 +22,29 @@ std::pair<Value, Value> llmopt::perHeadRange(KernelBuilder &k, unsigned scalar, 
   return {range[0], range[1]};
 }
 
+/// Whether an expression is of numbers that differ by head.
+static bool differsByHead(const attn::BoundExpr &expr) {
+  switch (expr.kind()) {
+  case BoundExprKind::ScalarMin:
+  case BoundExprKind::ScalarMax:
+    return true;
+  case BoundExprKind::Constant:
+  case BoundExprKind::Symbol:
+  case BoundExprKind::Scalar:
+    return false;
+  default:
+    return differsByHead(expr.lhs()) || differsByHead(expr.rhs());
+  }
+}
+
 TileWalk::TileWalk(KernelBuilder &k, const attn::MaskBounds &bounds, Range range, int64_t keys)
-    : k(k), bounds(bounds), keys(keys), keyBegin(range.keyBegin), keyEnd(range.keyEnd),
+    : k(k), bounds(bounds), range(range), keys(keys), keyBegin(range.keyBegin), keyEnd(range.keyEnd),
       noTile(k.idx(attn::kUnbounded)) {
+  if (bounds.exact && bounds.may.intervals.size() == 1) {
+    const attn::Interval &only = bounds.may.intervals.front();
+    if (!only.thinning && !differsByHead(only.lo) && !differsByHead(only.hi))
+      ofRow = only;
+  }
   for (const attn::Interval &interval : bounds.may.intervals)
     may.push_back(evaluate(interval, range));
   for (const attn::Interval &interval : bounds.surely.intervals)
@@ -46,6 +66,21 @@ TileWalk::Ends TileWalk::evaluate(const attn::Interval &interval, const Range &r
     ends.width = emit(interval.thinning->width, range);
   }
   return ends;
+}
+
+TileWalk::Range TileWalk::rangeOfRow(Value position) {
+  Range row = range;
+  row.queryLo = row.queryHi =
+      arith::IndexCastOp::create(k.b, k.loc, k.b.getIndexType(), position);
+  return row;
+}
+
+Value TileWalk::firstOfRow(Value position) {
+  return k.min(evaluate({ofRow->lo, attn::kUnbounded, {}}, rangeOfRow(position)).lo, keyEnd);
+}
+
+Value TileWalk::endOfRow(Value position) {
+  return k.max(evaluate({-attn::kUnbounded, ofRow->hi, {}}, rangeOfRow(position)).hi, keyBegin);
 }
 
 void TileWalk::name(llvm::ArrayRef<Ends> set, const std::string &name, StringRef note) {
@@ -108,7 +143,10 @@ Value TileWalk::emit(const attn::BoundExpr &expr, const Range &range) {
   case BoundExprKind::Add: {
     Value sum = k.add(lhs, rhs);
     if (lhs == range.queryLo || lhs == range.queryHi)
-      KernelBuilder::called(lhs == range.queryLo ? "after_lowest" : "after_highest", sum);
+      KernelBuilder::called(range.queryLo == range.queryHi ? "after_row"
+                            : lhs == range.queryLo         ? "after_lowest"
+                                                           : "after_highest",
+                            sum);
     return sum;
   }
   case BoundExprKind::Sub:

@@ -40,6 +40,12 @@ public:
   /// End of the run of tiles that MAY hold a visible key and that begins at `tile`, one of
   /// them. A thinned interval adds no tile beyond the first.
   mlir::Value visibleEnd(mlir::Value tile);
+  /// Whether the keys that a single row sees are an interval's: it is exact, and alike for all heads.
+  bool isExactByRow() const { return ofRow.has_value(); }
+  /// That interval for a row at `position` (i32), clipped to the item's keys: where it begins and
+  /// ends. Made where the builder stands.
+  mlir::Value firstOfRow(mlir::Value position);
+  mlir::Value endOfRow(mlir::Value position);
   /// i1 for key `key` (i32) before `end()`: it MAY be visible to some row.
   mlir::Value mayContain(mlir::OpBuilder &builder, mlir::Value key);
   mlir::Value none() { return noTile; }
@@ -55,6 +61,7 @@ private:
     mlir::Value lo, hi, stride, phase, width; ///< stride null: every key
   };
   Ends evaluate(const attn::Interval &interval, const Range &range);
+  Range rangeOfRow(mlir::Value position);
   /// Names of their own in printed text.
   void name(llvm::ArrayRef<Ends> set, const std::string &name, llvm::StringRef note);
   mlir::Value emit(const attn::BoundExpr &expr, const Range &range);
@@ -64,6 +71,8 @@ private:
 
   KernelBuilder &k;
   const attn::MaskBounds &bounds;
+  Range range;
+  std::optional<attn::Interval> ofRow; ///< if it is exact for a row
   int64_t keys;
   mlir::Value keyBegin, keyEnd, noTile;
   llvm::SmallVector<Ends> may, surely;

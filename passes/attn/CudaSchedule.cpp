@@ -187,7 +187,7 @@ Schedule llmopt::chooseCudaSchedule(const ScheduleRequest &request,
   for (size_t i = 0; i < schedule.rows.size(); ++i) {
     schedule.blocks.push_back(
         std::clamp<int64_t>(fit.resident(i, chosen).blocks, 1, kWantedBlocks));
-    schedule.readsAhead.push_back(schedule.slices[i] > 1);
+    schedule.readsAhead.push_back(true);
     least = std::min(least, schedule.blocks.back());
   }
   schedule.workers = least * int64_t(target.sms);

@@ -162,7 +162,8 @@ void mergeItem(KernelBuilder &k, Merger &merger, Value item) {
       KernelBuilder::called("query_entry", arith::DivUIOp::create(k.b, k.loc, packed, group));
   Value head = KernelBuilder::called(
       "query_head", k.add(k.mul(kvHead, group), k.sub(packed, k.mul(entry, group))));
-  Value query = k.field(BufferRole::Rows, entry, LLMOPT_FIELD(RowEntry, query));
+  Value query = KernelBuilder::called(
+      "query_index", k.field(BufferRole::Rows, entry, LLMOPT_FIELD(RowEntry, query)));
 
   Merger::Source source{k.pointer(BufferRole::PartialOut), k.pointer(BufferRole::PartialLse),
                         [&](Value split) {

@@ -37,6 +37,9 @@ public:
   mlir::Value build(mlir::Value products, mlir::Value keyBegin);
   /// The mask and the range [keyBegin, keyEnd) alone: `scores`, -inf where hidden.
   mlir::Value buildMask(mlir::Value scores, mlir::Value keyBegin);
+  /// `scores`, -inf where hidden, when each row sees `count` keys from key `first` on (columns of
+  /// i32), counted as keyBase is.
+  mlir::Value buildRange(mlir::Value scores, mlir::Value first, mlir::Value count);
 
   mlir::Value queryPosition() override { return input(rows.position); }
   mlir::Value keyPosition() override;

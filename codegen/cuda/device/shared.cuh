@@ -44,6 +44,13 @@ template <> __device__ __forceinline__ f16 load_shared<f16>(u32 address) {
   return x;
 }
 
+// The same value. The compiler is not shown how it was made: where constants are added to it, it
+// would else look through all of its arithmetic at each of them, a tenth of a kernel's compile time.
+__device__ __forceinline__ u32 hidden(u32 value) {
+  asm("" : "+r"(value));
+  return value;
+}
+
 // Address of one element.
 template <typename T, int PITCH, int SPAN>
 __device__ __forceinline__ u32 element_at(shared_tile<PITCH, SPAN> tile, int row, int column) {
@@ -58,6 +65,20 @@ __device__ __forceinline__ u32 element_at(shared_tile<PITCH, SPAN> tile, int row
   constexpr int run = 16 / sizeof(T), turn = SPAN * run;
   const int near = column + columns % turn;
   return tile.at(row, near / run, rows, columns / turn * SPAN) + near % run * int(sizeof(T));
+}
+
+// A thread's elements of a tile whose rows are not turned: all are constants from its first one.
+template <typename T, int PITCH> struct element_addresses {
+  u32 first;
+  __device__ __forceinline__ u32 at(int rows, int columns) const {
+    return first + (rows * PITCH + columns * int(sizeof(T)));
+  }
+};
+
+template <typename T, int PITCH>
+__device__ __forceinline__ element_addresses<T, PITCH> elements_from(shared_tile<PITCH, 1> tile,
+                                                                     int row, int column) {
+  return {hidden(element_at<T>(tile, row, column))};
 }
 
 // Element `half` of a word of memory.

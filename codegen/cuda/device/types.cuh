@@ -28,7 +28,8 @@ template <int PITCH, int SPAN> struct shared_tile {
   __device__ __forceinline__ u32 at(int row, int chunk) const {
     return base + row * PITCH + ((chunk ^ (row / (8 / SPAN) % SPAN)) * 16);
   }
-  // Constants further on: whole turns are added at the end, so that neighbours share the rest.
+  // `rows` and `chunks`, constants, further on. 8 rows or SPAN chunks further on a chunk is turned
+  // alike: what is a multiple of them is added to the address, and only the rest turns with it.
   __device__ __forceinline__ u32 at(int row, int chunk, int rows, int chunks) const {
     return at(row + rows % 8, chunk + chunks % SPAN) + rows / 8 * 8 * PITCH +
            chunks / SPAN * SPAN * 16;

@@ -17,6 +17,10 @@
 
 namespace llmopt::cuda {
 
+/// The name that a value has from where it was made; empty if it has none. Several results of an
+/// operation have a fused location, one part each.
+llvm::StringRef nameOf(mlir::Value value);
+
 class Printer {
 public:
   explicit Printer(mlir::func::FuncOp kernel);

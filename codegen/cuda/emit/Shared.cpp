@@ -22,6 +22,12 @@ std::string boundOf(Operation *op, int64_t rows) {
   return op->hasAttr(kBoundedAttr) ? ", " + std::to_string(rows) : "";
 }
 
+/// Whether zeros around the tile have no reader, or no room.
+bool needsNoPadding(tile::PutOp put) {
+  RankedTensorType type = typeOf(put.getTile());
+  return put->hasAttr(kUnpaddedAttr) || (type.getDimSize(0) % 16 == 0 && type.getDimSize(1) % 16 == 0);
+}
+
 } // namespace
 
 std::string Printer::slotOf(Value buffer, Value slot, int64_t ahead) {
@@ -73,8 +79,16 @@ LogicalResult Printer::print(tile::PutOp put) {
   Layout layout = layoutOf(put.getTile());
   RankedTensorType type = typeOf(put.getTile());
   std::string element = typeName(type.getElementType()), to = names.fresh("to");
-  w.line("const " + tileType(layoutOfBuffer(put.getBuffer())) + " " + to + " = {" +
-         use(put.getBuffer()).text + "};");
+  std::string tile = tileType(layoutOfBuffer(put.getBuffer()));
+  // Where rows are not turned, all that a thread stores is constants from its first element.
+  bool isStraight = layoutOfBuffer(put.getBuffer()).getSpan() == 1 && layout.registerCount() > 2 &&
+                    needsNoPadding(put);
+  std::string place = isStraight ? "elements_from<" + element + ">(" + tile + "{" +
+                                       use(put.getBuffer()).text + "}, " +
+                                       threadPart(layout, LayoutDim::Row).text + ", " +
+                                       threadPart(layout, LayoutDim::Column).text + ")"
+                                 : "{" + use(put.getBuffer()).text + "}";
+  w.line("const " + (isStraight ? "auto" : tile) + " " + to + " = " + place + ";");
   std::string copies = isFirstCopy(layout);
   if (!copies.empty())
     w.open("if (" + copies + ")");
@@ -88,12 +102,16 @@ LogicalResult Printer::print(tile::PutOp put) {
     if (packed)
       value = variables[put.getTile()] +
               (registersOf(put.getTile()) > 1 ? "[" + index.in(Precedence::Product) + " / 2]" : "");
-    w.line((condition.empty() ? "" : "if (" + condition + ") ") + "store_shared(" +
-           elementAt(element, to, layout, index) + ", " + value + ");");
+    std::string address =
+        isStraight ? to + ".at(" + coordinate(layout.registers, LayoutDim::Row, index).text + ", " +
+                         coordinate(layout.registers, LayoutDim::Column, index).text + ")"
+                   : elementAt(element, to, layout, index);
+    w.line((condition.empty() ? "" : "if (" + condition + ") ") + "store_shared(" + address + ", " +
+           value + ");");
   });
   if (!copies.empty())
     w.close();
-  if (!put->hasAttr(kUnpaddedAttr) && (type.getDimSize(0) % 16 || type.getDimSize(1) % 16))
+  if (!needsNoPadding(put))
     w.line("clear_padding<" +
            arguments({element, std::to_string(type.getDimSize(0)),
                       std::to_string(type.getDimSize(1)), std::to_string(32 * warps)}) +

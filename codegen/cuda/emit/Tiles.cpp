@@ -44,11 +44,6 @@ int64_t columnLanes(const Layout &layout, LayoutDim reduced) {
   return mask;
 }
 
-StringRef nameIn(Value value) {
-  auto named = dyn_cast<NameLoc>(value.getLoc());
-  return named ? named.getName().getValue() : StringRef();
-}
-
 bool readsMemory(tile::MapOp map) {
   return map.getBody()
       .walk([](memref::LoadOp) { return WalkResult::interrupt(); })
@@ -127,7 +122,7 @@ LogicalResult Printer::print(tile::MapOp map) {
       if (typeOf(input) == typeOf(result) && llvm::count(map.getInputs(), input) == 1)
         operand = operand && diesAt(operand, map) ? operand : input;
     // A tile with a name of its own gets a variable of its own.
-    if (operand && isa<NameLoc>(result.getLoc()) && nameIn(result) != nameIn(operand))
+    if (operand && !nameOf(result).empty() && nameOf(result) != nameOf(operand))
       operand = Value();
     bool taken = llvm::any_of(map.getResults().take_front(i), [&](Value other) {
       return operand && variables.count(operand) && variables.lookup(other) == variables[operand];

@@ -60,10 +60,19 @@ static std::string castVariable(Value value, const Expression &expression) {
   return isName ? text.str() : "";
 }
 
+StringRef llmopt::cuda::nameOf(Value value) {
+  Location place = value.getLoc();
+  auto result = dyn_cast<OpResult>(value);
+  if (auto each = dyn_cast<FusedLoc>(place);
+      each && result && each.getLocations().size() == result.getOwner()->getNumResults())
+    place = each.getLocations()[result.getResultNumber()];
+  auto named = dyn_cast<NameLoc>(place);
+  return named ? named.getName().getValue() : StringRef();
+}
+
 std::string Printer::name(Value value, StringRef otherwise) {
-  if (auto named = dyn_cast<NameLoc>(value.getLoc()))
-    return names.fresh(named.getName().getValue());
-  return names.fresh(otherwise);
+  StringRef own = nameOf(value);
+  return names.fresh(own.empty() ? otherwise : own);
 }
 
 Expression Printer::use(Value value) {

@@ -168,6 +168,9 @@ Status compileFailure(const Nvrtc::Api &api, int result, const KernelSource &sou
                     api.nvrtcGetErrorString(result), brief.empty() ? "" : ": ", brief);
 }
 
+/// The first version that surely knows --minimal; it saves a few milliseconds.
+constexpr int kMinimalMajor = 13;
+
 constexpr const char *kGenericArch = "compute_80";
 constexpr uint32_t kGenericNumber = 80;
 
@@ -228,6 +231,9 @@ StatusOr<CompiledKernel> Nvrtc::compile(const KernelSource &source) const {
   }
   std::vector<std::string> options = {"-arch=" + kernel.arch, "-std=c++17", "-default-device",
                                       "--ptxas-options=-v"};
+  // Without what kernels of ours have no use for: textures, the device runtime.
+  if (api->major >= kMinimalMajor)
+    options.push_back("--minimal");
   if (source.lineInfo)
     options.push_back("-lineinfo");
   options.insert(options.end(), source.options.begin(), source.options.end());

@@ -147,7 +147,8 @@ struct Reason {
     if (!there.empty())
       shown = listed(there) + (there.size() > 1 ? " are" : " is") + " there for all threads";
     if (!done.empty())
-      left = "all are done with what is overwritten next: " + listed(done);
+      left = "all are done with " + listed(done) +
+             (done.size() > 1 ? ", which are overwritten next" : ", which is overwritten next");
     return "Barrier: " + shown + (shown.empty() || left.empty() ? "" : "; ") + left + ".";
   }
 };

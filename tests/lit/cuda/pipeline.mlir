@@ -20,7 +20,7 @@
 // CHECK:         %[[START:.*]] = arith.subi %[[LO:[a-z0-9]+]], %
 // CHECK:         scf.for %[[I:.*]] = %[[START]] to {{.*}} iter_args(%[[ACC:.*]] = {{.*}}, %[[T:.*]] = %
 // CHECK:           tile.get {{.*}}[%[[I]]] after %[[T]] pending 0
-// CHECK-NEXT:      tile.barrier {tile.note = "Barrier: tile is there for all threads; all are done with what is overwritten next: tile."}
+// CHECK-NEXT:      tile.barrier {tile.note = "Barrier: tile is there for all threads; all are done with tile, which is overwritten next."}
 // CHECK:           %[[NEXT:.*]] = tile.copy_async {{.*}}[%[[I]]] ahead 1 if
 // CHECK:           %[[EARLY:.*]] = arith.cmpi slt, %[[I]], %[[LO]]
 // CHECK:           %[[NEW:.*]] = scf.if %[[EARLY]]

@@ -64,8 +64,8 @@ TEST(CudaKernelText, begins_with_heads_types_and_registers) {
                        "key, 64 a value, Q of bf16, K and V of bf16."),
         std::string::npos)
         << text.entry;
-    EXPECT_NE(text.text.find("// Registers: at most 255 a thread, so that a multiprocessor holds 2 "
-                             "blocks at a time."),
+    EXPECT_NE(text.text.find("// Register budget: 255 a thread, so that a multiprocessor holds 2 "
+                             "blocks at a time;"),
               std::string::npos)
         << text.entry;
   }
