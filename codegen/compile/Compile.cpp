@@ -283,8 +283,7 @@ llvm::Expected<CudaBuild> llmopt::buildCudaText(func::FuncOp spec, const Compile
   whole.ptxOnly = false;
   build.program.key = kernelKey(build.program.ir, build.schedule, whole);
   for (Part &part : partsOf(*lowered->module, build.names)) {
-    FailureOr<cuda::KernelText> text =
-        cudaText(*part.module, *part.kernel, build, options);
+    FailureOr<cuda::KernelText> text = cudaText(*part.module, *part.kernel, build, options);
     if (failed(text))
       return diagnostics.take("lowering to CUDA failed");
     build.texts.push_back(std::move(*text));

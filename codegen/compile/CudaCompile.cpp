@@ -55,8 +55,9 @@ std::string launchOf(const KernelName &kernel, ArrayRef<KernelName> all) {
     else if (one.kind == bundle::KernelKind::Attend && one.name != kernel.name)
       others += (others.empty() ? "" : ", ") + one.name;
   }
-  std::string text = "// Grid: one block a worker, as many as the GPU holds at a time. The plan, made "
-                     "by the host from the\n// lengths, gives worker w the ";
+  std::string text =
+      "// Grid: one block a worker, as many as the GPU holds at a time. The plan, made "
+      "by the host from the\n// lengths, gives worker w the ";
   if (kernel.kind == bundle::KernelKind::Merge)
     return text + "merges [merge_offsets[w], merge_offsets[w + 1]): rows\n// that attend kernels, "
                   "launched before with the same grid, left in parts.\n";

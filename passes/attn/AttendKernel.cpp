@@ -71,8 +71,7 @@ Value AttendBuilder::rowTile(Type element,
   OpBuilder::InsertionGuard guard(k.b);
   Block *block =
       k.b.createBlock(&map.getBody(), {}, {k.b.getI32Type(), k.b.getI32Type()}, {k.loc, k.loc});
-  Location place = firstOfTurn ? k.loc : k.named("row");
-  Value row = arith::IndexCastOp::create(k.b, place, k.b.getIndexType(), block->getArgument(0));
+  Value row = arith::IndexCastOp::create(k.b, k.loc, k.b.getIndexType(), block->getArgument(0));
   Value firstHead = kvHead;
   if (heads > 1)
     firstHead = k.add(kvHead, arith::DivUIOp::create(k.b, k.loc, row, k.idx(itemRows)));
@@ -99,6 +98,8 @@ Value AttendBuilder::rowAddresses(const TokenArray &array, Value wanted) {
   return rowTile(k.b.getI64Type(), [&](Value queryIndex, Value head, Value, Value row) {
     Value offset =
         KernelBuilder::called("row_offset", array.offset(k, batch, queryBase, queryIndex, head));
+    if (!isa<NameLoc>(row.getLoc()))
+      KernelBuilder::called("row", row);
     Value used = k.cmp(Pred::slt, row, rowsUsed);
     if (wanted)
       used = arith::AndIOp::create(k.b, k.loc, used, wanted);

@@ -70,8 +70,7 @@ TileWalk::Ends TileWalk::evaluate(const attn::Interval &interval, const Range &r
 
 TileWalk::Range TileWalk::rangeOfRow(Value position) {
   Range row = range;
-  row.queryLo = row.queryHi =
-      arith::IndexCastOp::create(k.b, k.loc, k.b.getIndexType(), position);
+  row.queryLo = row.queryHi = arith::IndexCastOp::create(k.b, k.loc, k.b.getIndexType(), position);
   return row;
 }
 

@@ -40,7 +40,8 @@ public:
   /// End of the run of tiles that MAY hold a visible key and that begins at `tile`, one of
   /// them. A thinned interval adds no tile beyond the first.
   mlir::Value visibleEnd(mlir::Value tile);
-  /// Whether the keys that a single row sees are an interval's: it is exact, and alike for all heads.
+  /// Whether the keys that a single row sees are an interval's: it is exact, and alike for all
+  /// heads.
   bool isExactByRow() const { return ofRow.has_value(); }
   /// That interval for a row at `position` (i32), clipped to the item's keys: where it begins and
   /// ends. Made where the builder stands.

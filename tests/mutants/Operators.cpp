@@ -18,7 +18,7 @@ struct Rule {
 
 /// Lines that compare to bound what is read, computed or written.
 constexpr const char *kBoundLine =
-    "const bool (more|is_of_item|mask_shows) = |const bool is(_\\d+)? = .*(n|key)(_\\d+)? |"
+    "const bool (more|is_of_item|mask_shows|visible) = |const bool is(_\\d+)? = .*(n|key)(_\\d+)? |"
     "^ *(&&|\\|\\|) |row_count|< rows_left|for \\(i64 (item|tile|split) = |"
     "for \\(int row = |>= int\\(|row < count|if \\(tile < |next_key(_\\d+)? < |"
     "while \\(\\+\\+tile < ";
@@ -52,6 +52,10 @@ const Rule kRules[] = {
     {"keys", "sure_begin <= (tile_key|sure_to)", "sure_begin - 1 <= $1"},
     {"keys", "after_(lowest|highest) = (\\w+) \\+ 1;", "after_$1 = $2;"},
     {"keys", "after_(lowest|highest) = (\\w+) \\+ 1;", "after_$1 = $2 + 2;"},
+    {"keys", "after_row = (.*) \\+ 1;", "after_row = $1;"},
+    {"keys", "after_row = (.*) \\+ 1;", "after_row = $1 + 2;"},
+    {"keys", "first_seen\\[i\\] = int\\(first", "first_seen[i] = int(first + 1"},
+    {"keys", "keys_seen\\[i\\] = int\\(maximum\\(end", "keys_seen[i] = int(maximum(end - 1"},
     {"keys", "minimum\\(item_key_end, key_len\\)", "minimum(item_key_end + 1, key_len)"},
     {"keys", "u32\\((key(?:_\\d+)?) - key_begin_1\\)", "u32($1 - key_begin_1 + 1)"},
     {"stride", "(p\\.\\w+_stride\\d)", "($1 + 8)"},
@@ -67,13 +71,14 @@ const Rule kRules[] = {
     {"page-index", "page_of<(\\d+)>", "page_of<2 * $1>", "="},
     {"page-index", "table_base = (.*);", "table_base = $1 + 1;"},
     // One side of an exchange looks in another chunk; or all in chunks of the same banks.
-    {"swizzle", "\\.at\\((.*), (lane / 16|lane / 8 % 2), ", ".at($1, ($2) ^ 1, "},
+    {"swizzle", "set\\((.*), (lane / 16|lane / 8 % 2)\\)", "set($1, ($2) ^ 1)"},
     {"swizzle", "to\\.at\\(row, lane,", "to.at(row, lane ^ 1,"},
+    {"swizzle", "near\\[chunks % SPAN / 2\\]", "near[chunks % SPAN / 2 ^ 1]"},
     {"swizzle", "at\\(row \\+ rows % 8, ", "at(row, "},
     {"swizzle", "row / \\(8 / SPAN\\) % SPAN", "row / (64 / SPAN) % SPAN"},
     {"swizzle", "column / run", "(column / run ^ 1)"},
-    {"fragment", "second\\[0\\], second\\[1\\]", "second[1], second[0]"},
-    {"fragment", "second\\[2\\], second\\[3\\]", "second[0], second[1]"},
+    {"fragment", "\\{b0, b1\\}", "{b1, b0}"},
+    {"fragment", "\\{b2, b3\\}", "{b0, b1}"},
     {"fragment", "\"r\"\\(a\\[1\\]\\), \"r\"\\(a\\[2\\]\\)", "\"r\"(a[2]), \"r\"(a[1])"},
     {"fragment", "\"\\+f\"\\(c\\[0\\]\\), \"\\+f\"\\(c\\[1\\]\\)", "\"+f\"(c[1]), \"+f\"(c[0])"},
     {"fragment", "\\* 4 \\+ i\\];", "* 4 + (i ^ 1)];"},

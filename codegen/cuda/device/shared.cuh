@@ -45,7 +45,8 @@ template <> __device__ __forceinline__ f16 load_shared<f16>(u32 address) {
 }
 
 // The same value. The compiler is not shown how it was made: where constants are added to it, it
-// would else look through all of its arithmetic at each of them, a tenth of a kernel's compile time.
+// would else look through all of its arithmetic at each of them, a twentieth of a kernel's compile
+// time.
 __device__ __forceinline__ u32 hidden(u32 value) {
   asm("" : "+r"(value));
   return value;

@@ -25,7 +25,8 @@ std::string boundOf(Operation *op, int64_t rows) {
 /// Whether zeros around the tile have no reader, or no room.
 bool needsNoPadding(tile::PutOp put) {
   RankedTensorType type = typeOf(put.getTile());
-  return put->hasAttr(kUnpaddedAttr) || (type.getDimSize(0) % 16 == 0 && type.getDimSize(1) % 16 == 0);
+  return put->hasAttr(kUnpaddedAttr) ||
+         (type.getDimSize(0) % 16 == 0 && type.getDimSize(1) % 16 == 0);
 }
 
 } // namespace

@@ -134,6 +134,12 @@ std::string firstLines(const std::string &log, int lines) {
   return log.substr(0, end);
 }
 
+/// The log without what stands before its first error: warnings would hide it.
+std::string fromFirstError(const std::string &log) {
+  size_t error = std::min(log.find(" error: "), log.find("): error"));
+  return error == std::string::npos ? log : log.substr(log.rfind('\n', error) + 1);
+}
+
 /// The header of 'could not open source file "x.h"', or nothing.
 std::string missingHeader(const std::string &log) {
   constexpr std::string_view kText = "open source file \"";
@@ -146,7 +152,7 @@ std::string missingHeader(const std::string &log) {
 
 Status compileFailure(const Nvrtc::Api &api, int result, const KernelSource &source,
                       const std::string &log) {
-  std::string brief = firstLines(log, 6);
+  std::string brief = firstLines(fromFirstError(log), 6);
   std::string header = missingHeader(log);
   if (result == kCompilation && !header.empty())
     return invalidArgument("{} includes '{}', which NVRTC does not find; kernels include nothing; "
