@@ -38,8 +38,8 @@ static bool differsByHead(const attn::BoundExpr &expr) {
 }
 
 TileWalk::TileWalk(KernelBuilder &k, const attn::MaskBounds &bounds, Range range, int64_t keys)
-    : k(k), bounds(bounds), range(range), keys(keys), keyBegin(range.keyBegin), keyEnd(range.keyEnd),
-      noTile(k.idx(attn::kUnbounded)) {
+    : k(k), bounds(bounds), range(range), keys(keys), keyBegin(range.keyBegin),
+      keyEnd(range.keyEnd), noTile(k.idx(attn::kUnbounded)) {
   if (bounds.exact && bounds.may.intervals.size() == 1) {
     const attn::Interval &only = bounds.may.intervals.front();
     if (!only.thinning && !differsByHead(only.lo) && !differsByHead(only.hi))
