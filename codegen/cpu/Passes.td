@@ -36,10 +36,10 @@ def TileCpuPromote : TileCpuPass<"tile-cpu-promote", "::mlir::func::FuncOp"> {
 def TileCpuFetchAhead : Pass<"tile-cpu-fetch-ahead", "::mlir::func::FuncOp"> {
   let summary = "prefetch the rows of a loop's next trip";
   let description = [{
-    A product of few rows (16 or fewer) waits for memory. Where its B is loaded in a loop
-    from rows that follow from the loop's counter, the rows of the next trip are computed
-    too, and a `tile.prefetch` of them put before the product, which spreads the requests
-    over its work. The last trip names its own rows again: no page table is read further
+    A product of few rows waits for memory, and so does the copy of B for one of many. Where B
+    is loaded in a loop from rows that follow from the loop's counter, the rows of the next trip
+    are computed too, and a `tile.prefetch` of them put before the product, which spreads the
+    requests over its work. The last trip names its own rows again: no page table is read further
     than the loop itself reads it.
 
     ```mlir

@@ -28,24 +28,37 @@ func.func @paged(%q: tensor<4x128xbf16>, %b: memref<?xbf16>, %table: memref<?xi3
   return %r : tensor<4x64xf32>
 }
 
-// Many rows, rows that do not follow from the counter, and a loop of one trip at most: nothing.
-// CHECK-LABEL: func.func @nothing
-// CHECK-NOT:     tile.prefetch
-func.func @nothing(%q: tensor<4x128xbf16>, %many: tensor<32x128xbf16>, %b: memref<?xbf16>,
-                   %same: tensor<64x1xi64>, %low: index, %high: index, %some: i1,
-                   %zero: tensor<4x64xf32>, %zeros: tensor<32x64xf32>)
-    -> (tensor<4x64xf32>, tensor<32x64xf32>, tensor<4x64xf32>) {
+// Beside a product of many rows as well, whatever the stride of a row's elements.
+// CHECK-LABEL: func.func @many
+// CHECK:         tile.load
+// CHECK:         tile.prefetch %arg1[%{{.*}}] columns 128
+// CHECK-NEXT:    tile.mma
+func.func @many(%q: tensor<192x128xf32>, %b: memref<?xf32>, %low: index, %high: index,
+                %stride: index, %zero: tensor<192x64xf32>) -> tensor<192x64xf32> {
   %c1 = arith.constant 1 : index
   %c64 = arith.constant 64 : index
-  %r:2 = scf.for %t = %low to %high step %c1 iter_args(%s = %zero, %m = %zeros)
-      -> (tensor<4x64xf32>, tensor<32x64xf32>) {
-    %k = tile.load %b[%same] : memref<?xbf16>, tensor<64x1xi64> -> tensor<64x128xbf16>
-    %n = tile.mma %q, %k, %s transpose_b : tensor<4x128xbf16>, tensor<64x128xbf16>, tensor<4x64xf32>
+  %r = scf.for %t = %low to %high step %c1 iter_args(%s = %zero) -> (tensor<192x64xf32>) {
     %at = arith.muli %t, %c64 : index
     %rows = tile.strided_rows %at, %c64, %c64 : tensor<64x1xi64>
-    %l = tile.load %b[%rows] : memref<?xbf16>, tensor<64x1xi64> -> tensor<64x128xbf16>
-    %o = tile.mma %many, %l, %m transpose_b : tensor<32x128xbf16>, tensor<64x128xbf16>, tensor<32x64xf32>
-    scf.yield %n, %o : tensor<4x64xf32>, tensor<32x64xf32>
+    %k = tile.load %b[%rows] stride(%stride) : memref<?xf32>, tensor<64x1xi64> -> tensor<64x128xf32>
+    %n = tile.mma %q, %k, %s transpose_b : tensor<192x128xf32>, tensor<64x128xf32>, tensor<192x64xf32>
+    scf.yield %n : tensor<192x64xf32>
+  }
+  return %r : tensor<192x64xf32>
+}
+
+// Rows that do not follow from the counter, and a loop of one trip at most: nothing.
+// CHECK-LABEL: func.func @nothing
+// CHECK-NOT:     tile.prefetch
+func.func @nothing(%q: tensor<4x128xbf16>, %b: memref<?xbf16>,
+                   %same: tensor<64x1xi64>, %low: index, %high: index, %some: i1,
+                   %zero: tensor<4x64xf32>) -> (tensor<4x64xf32>, tensor<4x64xf32>) {
+  %c1 = arith.constant 1 : index
+  %c64 = arith.constant 64 : index
+  %r = scf.for %t = %low to %high step %c1 iter_args(%s = %zero) -> (tensor<4x64xf32>) {
+    %k = tile.load %b[%same] : memref<?xbf16>, tensor<64x1xi64> -> tensor<64x128xbf16>
+    %n = tile.mma %q, %k, %s transpose_b : tensor<4x128xbf16>, tensor<64x128xbf16>, tensor<4x64xf32>
+    scf.yield %n : tensor<4x64xf32>
   }
   %next = arith.addi %low, %c1 : index
   %to = arith.select %some, %next, %low : index
@@ -56,7 +69,7 @@ func.func @nothing(%q: tensor<4x128xbf16>, %many: tensor<32x128xbf16>, %b: memre
     %o = tile.mma %q, %l, %s transpose_b : tensor<4x128xbf16>, tensor<64x128xbf16>, tensor<4x64xf32>
     scf.yield %o : tensor<4x64xf32>
   }
-  return %r#0, %r#1, %once : tensor<4x64xf32>, tensor<32x64xf32>, tensor<4x64xf32>
+  return %r, %once : tensor<4x64xf32>, tensor<4x64xf32>
 }
 
 // A branch takes rows away in some trips: those of before it are asked for.
