@@ -28,7 +28,7 @@ def TileCpuPromote : TileCpuPass<"tile-cpu-promote", "::mlir::func::FuncOp"> {
     for products alone and the reduction has an even length; so do those of 8 rows or fewer
     whose B has rows of whole registers, multiples of 32 elements. With the feature
     slow-bf16-dot (a CPU that does fewer such products a second than those of f32 FMA) only
-    the latter do.
+    the latter do, and of them those of fewer than 4 rows.
   }];
   let dependentDialects = ["::llmopt::tile::TileDialect", "::mlir::arith::ArithDialect"];
 }

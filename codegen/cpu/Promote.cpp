@@ -70,15 +70,20 @@ Value widenAnyhow(OpBuilder &builder, Location loc, Value tile) {
   return map.getResult(0);
 }
 
+/// Measured on Emerald Rapids (docs/results/cpu.md): 4 rows 3 to 5 % faster by FMA, 8 rows 10 %.
+constexpr int64_t kFastRows = 4;
+
 /// Products that AVX512-BF16 does as they are: rows enough for lanes over rows, B loaded
-/// by rows, pairs along k. Where FMA does more products a second, that is few rows alone,
-/// which wait for memory.
+/// by rows, pairs along k. Where FMA does more products a second, that is few rows alone, which
+/// wait for memory; from kFastRows on, a register of B that is widened serves enough of them.
 bool staysNarrow(tile::MmaOp mma, const CpuIsa &isa, bool invariant) {
   auto a = cast<RankedTensorType>(mma.getA().getType()),
        b = cast<RankedTensorType>(mma.getB().getType());
   int64_t rows = rowsOfSlice(mma);
   // With few rows lanes over rows would be idle: those products keep tiles by rows.
   bool few = !invariant && rows <= kMostInPlaceRows;
+  if (few && isa.slowBf16Dot && rows >= kFastRows)
+    return false;
   if (!isa.bf16Dot || (few || mma.getSlices() > 1 ? !takesRowPairs(mma, isa) : isa.slowBf16Dot) ||
       !a.getElementType().isBF16() || a.getDimSize(1) % 2 != 0 || b.getDimSize(0) == 1 ||
       b.getDimSize(1) == 1)

@@ -38,7 +38,7 @@ func.func @nothing(%a: tensor<16x8xf32>, %b: tensor<8x8xf32>, %acc: tensor<16x8x
 }
 
 // Many rows of bf16: the dot product takes them as they are, unless FMA is faster. Few rows wait
-// for memory, and stay.
+// for memory, and stay; then from 4 on they do not either.
 // RUN: llm-opt opt --pass-pipeline='builtin.module(func.func(tile-cpu-promote{features=avx512f,avx512bf16}))' %s | FileCheck %s --check-prefix=DOT
 // RUN: llm-opt opt --pass-pipeline='builtin.module(func.func(tile-cpu-promote{features=avx512f,avx512bf16,slow-bf16-dot}))' %s | FileCheck %s --check-prefix=SLOW
 // DOT-LABEL:  func.func @many
@@ -53,9 +53,18 @@ func.func @many(%b: memref<?xbf16>, %rows: tensor<64x1xi64>, %a: tensor<64x32xbf
 // DOT-LABEL:  func.func @few
 // DOT:          tile.mma {{.*}} : tensor<4x32xbf16>, tensor<64x32xbf16>, tensor<4x64xf32>
 // SLOW-LABEL: func.func @few
-// SLOW:         tile.mma {{.*}} : tensor<4x32xbf16>, tensor<64x32xbf16>, tensor<4x64xf32>
+// SLOW:         tile.mma {{.*}} : tensor<4x32xf32>, tensor<64x32xf32>, tensor<4x64xf32>
 func.func @few(%b: memref<?xbf16>, %rows: tensor<64x1xi64>, %a: tensor<4x32xbf16>, %acc: tensor<4x64xf32>) -> tensor<4x64xf32> {
   %k = tile.load %b[%rows] : memref<?xbf16>, tensor<64x1xi64> -> tensor<64x32xbf16>
   %o = tile.mma %a, %k, %acc transpose_b : tensor<4x32xbf16>, tensor<64x32xbf16>, tensor<4x64xf32>
   return %o : tensor<4x64xf32>
+}
+// DOT-LABEL:  func.func @fewer
+// DOT:          tile.mma {{.*}} : tensor<3x32xbf16>, tensor<64x32xbf16>, tensor<3x64xf32>
+// SLOW-LABEL: func.func @fewer
+// SLOW:         tile.mma {{.*}} : tensor<3x32xbf16>, tensor<64x32xbf16>, tensor<3x64xf32>
+func.func @fewer(%b: memref<?xbf16>, %rows: tensor<64x1xi64>, %a: tensor<3x32xbf16>, %acc: tensor<3x64xf32>) -> tensor<3x64xf32> {
+  %k = tile.load %b[%rows] : memref<?xbf16>, tensor<64x1xi64> -> tensor<64x32xbf16>
+  %o = tile.mma %a, %k, %acc transpose_b : tensor<3x32xbf16>, tensor<64x32xbf16>, tensor<3x64xf32>
+  return %o : tensor<3x64xf32>
 }
