@@ -162,7 +162,8 @@ std::vector<harness::Shape> sinkShapes() {
                      shapeOf({20}, {0}),
                      wide(sharedPrompt()),
                      steep(shapeOf({25, 30}, {900, 1100})),
-                     shapeOf({1, 1}, {221, 220})} + // one key between sink and window, none
+                     shapeOf({1, 1}, {221, 220}),     // one key between sink and window, none
+                     shapeOf({32, 32}, {221, 220})} + // the same for the last of 64 rows
          tileEdges(32);
 }
 
