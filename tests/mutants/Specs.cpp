@@ -105,7 +105,8 @@ std::vector<harness::Shape> pagedShapes() {
              steep(shapeOf({1, 2}, {1900, 700})),
              splitPrompts(),
              sharedPrompt(),
-             shapeOf({40, 30, 1, 100, 50}, {200, 130, 64, 100, 90})} +
+             shapeOf({40, 30, 1, 100, 50}, {200, 130, 64, 100, 90}),
+             shapeOf({4}, {66})} + // the first of 16 rows sees a key less than the first tile has
          tileEdges(16);
 }
 
