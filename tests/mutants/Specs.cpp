@@ -105,7 +105,8 @@ std::vector<harness::Shape> pagedShapes() {
              steep(shapeOf({1, 2}, {1900, 700})),
              splitPrompts(),
              sharedPrompt(),
-             shapeOf({40, 30, 1, 100, 50}, {200, 130, 64, 100, 90})} +
+             shapeOf({40, 30, 1, 100, 50}, {200, 130, 64, 100, 90}),
+             shapeOf({4}, {66})} + // the first of 16 rows sees a key less than the first tile has
          tileEdges(16);
 }
 
@@ -162,7 +163,8 @@ std::vector<harness::Shape> sinkShapes() {
                      shapeOf({20}, {0}),
                      wide(sharedPrompt()),
                      steep(shapeOf({25, 30}, {900, 1100})),
-                     shapeOf({1, 1}, {221, 220})} + // one key between sink and window, none
+                     shapeOf({1, 1}, {221, 220}),     // one key between sink and window, none
+                     shapeOf({32, 32}, {221, 220})} + // the same for the last of 64 rows
          tileEdges(32);
 }
 
