@@ -20,8 +20,8 @@ uint64_t mostVisible(std::span<const RowTile> tiles) {
   return most;
 }
 
-/// One attempt, from left to right: each worker gets its share of what is left, and of what the
-/// cuts that are left will cost.
+/// One attempt, from left to right: each worker, and each thread, gets its share of what is left,
+/// and of what the cuts that are left will cost.
 template <bool Tuples> class Cutter {
 public:
   /// `perCut`: what a cut is expected to cost.
@@ -32,17 +32,19 @@ public:
 
   SplitLoads run(uint64_t total, bool throughTiles, std::vector<LoadCut> &out) {
     out[0] = {};
-    bool each = rule.threads == rule.workers;
+    // A thread's lists are cut at borders before its end: where they find none, all is left to the
+    // cut there, which is due at the thread's share.
+    uint64_t thread = 0, threadEnd = shareFrom(total, rule.threads);
     for (uint32_t w = 1; w < rule.workers; ++w) {
-      bool betweenThreads = each || uint64_t{w} * rule.threads / rule.workers !=
-                                        uint64_t{w - 1} * rule.threads / rule.workers;
-      uint64_t left = rule.workers - w + 1;
-      uint64_t share = (total - lastBase + beginsWith + perCut * (left - 1)) / left + 1;
-      seek(lastBase + (share > beginsWith ? share - beginsWith : 0));
-      if (tile && !(throughTiles && betweenThreads && cutThrough()))
+      bool betweenThreads = uint64_t{w} * rule.threads / rule.workers != thread;
+      seek(betweenThreads ? threadEnd
+                          : std::min(shareFrom(total, rule.workers - w + 1), threadEnd));
+      if (betweenThreads ? !(throughTiles && tile && cutThrough()) : base + cost <= threadEnd)
         moveToBorder();
       if (place > last)
         close();
+      if (betweenThreads)
+        threadEnd = shareFrom(total, rule.threads - ++thread);
       out[w] = last;
     }
     base = total;
@@ -55,6 +57,12 @@ public:
 
 private:
   uint64_t heads() const { return Tuples ? tupleHeads : 1; }
+
+  /// Where a cut is due if all from the last cut on is for `left` that get the same.
+  uint64_t shareFrom(uint64_t total, uint64_t left) const {
+    uint64_t share = (total - lastBase + beginsWith + perCut * (left - 1)) / left + 1;
+    return lastBase + (share > beginsWith ? share - beginsWith : 0);
+  }
 
   /// Finds the tile at a position.
   void seek(uint64_t target) {
@@ -126,7 +134,7 @@ private:
   }
 
   void moveToBorder() {
-    if (before * 2 <= cost)
+    if (!tile || before * 2 <= cost)
       return;
     ++place.place;
     base += cost;
@@ -203,7 +211,7 @@ SplitLoads SplitByLoad::cutLine(const PlanContext &context, std::span<const RowB
     uint64_t real = loads.total / rule.workers + 1;
     if (best.longest <= real + real / kNear + tileCost)
       break;
-    perCut = (loads.total - total) / rule.workers;
+    perCut = (loads.total - total) / std::max<uint32_t>(rule.threads, 1);
   }
   return best;
 }

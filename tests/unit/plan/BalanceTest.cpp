@@ -53,6 +53,36 @@ TEST(Balance, LengthsThatDoNotDivide) {
   }
 }
 
+/// Lists that threads take as they come, several for each: a long sequence among the first lists of
+/// a thread, which are not cut through, must not cost it its share. Found by decode of 65536 and 15
+/// x 128 keys, of which one of two threads had 80 %.
+TEST(Balance, ThreadsWithSeveralLists) {
+  std::vector<Lengths> batches = {Lengths(1, {1, 65536}), Lengths(2, {1, 32768}),
+                                  Lengths(3, {1, 20000}), Lengths(16, {1, 4096})};
+  for (size_t place : {0, 7, 15}) {
+    batches.push_back(Lengths(16, {1, 128}));
+    batches.back()[place] = {1, 65536};
+    batches.push_back(Lengths(16, {1, 4096}));
+    batches.back()[place] = {1, 100000};
+  }
+  for (uint32_t together : {1, 4})
+    for (uint32_t threads : {2, 3, 8})
+      for (const Lengths &lengths : batches) {
+        SCOPED_TRACE(std::to_string(lengths.size()) + " sequences, the first of " +
+                     std::to_string(lengths[0].second) + ", " + std::to_string(threads) +
+                     " threads, heads " + std::to_string(together));
+        Program program =
+            costedProgram(4, 4, {attendKernel(4, 64, 1, together), attendKernel(192, 64, 6)});
+        BatchShape batch = makeBatch(lengths);
+        PlanOptions options{.workers = 4 * threads, .threads = threads};
+        StatusOr<Plan> plan = makePlan(program, batch, {}, options);
+        ASSERT_TRUE(plan) << plan.status().toString();
+        checkPlan(program, batch, {}, options, *plan);
+        Loads loads = loadsOf(program, *plan, threads);
+        EXPECT_LE(loads.longest, 1.05 * loads.mean + loads.oneTile);
+      }
+}
+
 /// Batches as a server would have them: requests that came one after the other, each somewhere
 /// in its answer; and chunks of prompts.
 TEST(Balance, BatchesOfTraces) {

@@ -13,10 +13,13 @@ struct Loads {
   double oneTile = 0;     ///< a tuple of items of one key tile, its part of the merge included
 };
 
-inline Loads loadsOf(const Program &program, const Plan &plan) {
+/// Of `threads` that share out the workers in runs; 0: of each worker.
+inline Loads loadsOf(const Program &program, const Plan &plan, uint32_t threads = 0) {
+  if (!threads)
+    threads = plan.workers;
   std::vector<Variant> variants = attendVariants(program);
   double partialRow = double(partialRowCost(program));
-  std::vector<double> loads(plan.workers);
+  std::vector<double> loads(threads);
   Loads result;
   for (const AttendPlan &attend : plan.attends) {
     const Variant &variant = *std::find_if(variants.begin(), variants.end(), [&](const Variant &v) {
@@ -33,13 +36,13 @@ inline Loads loadsOf(const Program &program, const Plan &plan) {
                       double((item.keyEnd - item.keyBegin) / variant.tileKeys * variant.tileCost);
         if (item.partialSlot >= 0)
           cost += partialRow * item.rowCount;
-        loads[w] += cost;
+        loads[uint64_t{w} * threads / plan.workers] += cost;
         result.largestItem = std::max(result.largestItem, cost * variant.heads);
       }
   }
   for (double load : loads) {
     result.longest = std::max(result.longest, load);
-    result.mean += load / plan.workers;
+    result.mean += load / threads;
   }
   return result;
 }
