@@ -140,9 +140,12 @@ public:
   kv::Token lastWritten(uint32_t slot) const { return written[slot].last; }
   /// 0: it is not steady.
   uint32_t writtenTo(uint32_t slot) const { return written[slot].count; }
+  /// A row that is not steady has no memory, and what lies behind a request's is fetched in vain:
+  /// numbers, since they are no pointers into it.
   void fetch(uint32_t slot) const {
-    __builtin_prefetch(written[slot].end, 1);
-    __builtin_prefetch(written[slot].end + kLeast - 1, 1);
+    auto at = reinterpret_cast<uintptr_t>(written[slot].end);
+    __builtin_prefetch(reinterpret_cast<const void *>(at), 1);
+    __builtin_prefetch(reinterpret_cast<const void *>(at + (kLeast - 1) * sizeof(kv::Token)), 1);
   }
   /// Writes the request's next tokens: it has `known` then, the last of them of the step that
   /// completed last, or `completing`, of the one that is being completed. Gives those whose KV is
