@@ -6,15 +6,15 @@
 // CHECK-LABEL: func.func @causal_attend_192(
 // CHECK:         scf.for {{.*}} -> (tensor<192x64xf32>, tensor<192x1xf32>, tensor<192x1xf32>, index)
 // CHECK:           arith.cmpi sle
-// CHECK:           arith.select %{{.*}}, %c64
+// CHECK:           arith.select %{{.*}}, %c64{{.*}},
 // CHECK:           arith.cmpi sle
-// CHECK:           %[[FROM:.*]] = arith.select %{{.*}}, %c128
+// CHECK:           %[[FROM:.*]] = arith.select %{{.*}}, %c128{{.*}},
 // CHECK:           tile.used_rows %[[FROM]] to %{{.*}} of 192
-func.func @causal(%q: tensor<?x8x64xbf16>, %kv: !attn.kv_cache<8x64xbf16, page = 32>,
-                  %seq: !attn.sequences) -> tensor<?x8x64xbf16> {
-  %o = attn.attention %q, %kv, %seq mask(causal) : tensor<?x8x64xbf16>,
-       !attn.kv_cache<8x64xbf16, page = 32>, !attn.sequences -> tensor<?x8x64xbf16>
-  return %o : tensor<?x8x64xbf16>
+func.func @causal(%q: tensor<?x?x8x64xbf16>, %k: tensor<?x?x8x64xbf16>, %v: tensor<?x?x8x64xbf16>)
+    -> tensor<?x?x8x64xbf16> {
+  %o = attn.attention %q, %k, %v mask(causal) : tensor<?x?x8x64xbf16>, tensor<?x?x8x64xbf16>,
+       tensor<?x?x8x64xbf16> -> tensor<?x?x8x64xbf16>
+  return %o : tensor<?x?x8x64xbf16>
 }
 
 // -----
@@ -23,13 +23,14 @@ func.func @causal(%q: tensor<?x8x64xbf16>, %kv: !attn.kv_cache<8x64xbf16, page =
 // CHECK-LABEL: func.func @window_attend_192(
 // CHECK:           arith.cmpi sge
 // CHECK:           arith.cmpi sge
-// CHECK:           %[[TO:.*]] = arith.select
-// CHECK:           tile.used_rows %{{.*}} to %[[TO]] of 192
-func.func @window(%q: tensor<?x8x64xbf16>, %kv: !attn.kv_cache<8x64xbf16, page = 32>,
-                  %seq: !attn.sequences) -> tensor<?x8x64xbf16> {
-  %o = attn.attention %q, %kv, %seq mask(causal and window<100>) : tensor<?x8x64xbf16>,
-       !attn.kv_cache<8x64xbf16, page = 32>, !attn.sequences -> tensor<?x8x64xbf16>
-  return %o : tensor<?x8x64xbf16>
+// CHECK:           arith.minsi
+// CHECK-NEXT:      %[[TO:.*]] = arith.select
+// CHECK-NEXT:      tile.used_rows %{{.*}} to %[[TO]] of 192
+func.func @window(%q: tensor<?x?x8x64xbf16>, %k: tensor<?x?x8x64xbf16>, %v: tensor<?x?x8x64xbf16>)
+    -> tensor<?x?x8x64xbf16> {
+  %o = attn.attention %q, %k, %v mask(causal and window<100>) : tensor<?x?x8x64xbf16>, tensor<?x?x8x64xbf16>,
+       tensor<?x?x8x64xbf16> -> tensor<?x?x8x64xbf16>
+  return %o : tensor<?x?x8x64xbf16>
 }
 
 // -----
@@ -37,9 +38,9 @@ func.func @window(%q: tensor<?x8x64xbf16>, %kv: !attn.kv_cache<8x64xbf16, page =
 // Two runs of tiles (a sink, a window): only the item's end is known.
 // CHECK-LABEL: func.func @sink_attend_192(
 // CHECK:           tile.used_rows %c0{{.*}} to %{{.*}} of 192
-func.func @sink(%q: tensor<?x8x64xbf16>, %kv: !attn.kv_cache<8x64xbf16, page = 32>,
-                %seq: !attn.sequences) -> tensor<?x8x64xbf16> {
-  %o = attn.attention %q, %kv, %seq mask(causal and (sink<4> or window<100>)) : tensor<?x8x64xbf16>,
-       !attn.kv_cache<8x64xbf16, page = 32>, !attn.sequences -> tensor<?x8x64xbf16>
-  return %o : tensor<?x8x64xbf16>
+func.func @sink(%q: tensor<?x?x8x64xbf16>, %k: tensor<?x?x8x64xbf16>, %v: tensor<?x?x8x64xbf16>)
+    -> tensor<?x?x8x64xbf16> {
+  %o = attn.attention %q, %k, %v mask(causal and (sink<4> or window<100>)) : tensor<?x?x8x64xbf16>, tensor<?x?x8x64xbf16>,
+       tensor<?x?x8x64xbf16> -> tensor<?x?x8x64xbf16>
+  return %o : tensor<?x?x8x64xbf16>
 }

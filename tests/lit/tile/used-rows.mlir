@@ -2,9 +2,12 @@
 
 // Of 192 rows by columns, those that a trip changes, in steps of 64: products, maps and copies.
 // CHECK-LABEL: func.func @trips
-// CHECK:         scf.for
-// CHECK:           %[[FIRST:.*]] = arith.muli
-// CHECK:           %[[END:.*]] = arith.muli
+// CHECK:           %[[FROM:.*]] = arith.divui
+// CHECK-NEXT:      arith.constant 64
+// CHECK-NEXT:      %[[FIRST:.*]] = arith.muli %[[FROM]]
+// CHECK:           %[[TO:.*]] = arith.divui
+// CHECK-NEXT:      arith.constant 64
+// CHECK-NEXT:      %[[END:.*]] = arith.muli %[[TO]]
 // CHECK:           scf.for %{{.*}} = %[[FIRST]] to %[[END]] step %c64
 // CHECK:             math.fma
 // CHECK:           scf.for %{{.*}} = %[[FIRST]] to %[[END]] step %c64
