@@ -43,7 +43,7 @@
 // ONE:               tile.yield
 // ONE:             scf.if %[[PARTIAL]]
 // ONE:               tile.map(%[[S]]
-// ONE:                 arith.cmpi sge
+// ONE:                 arith.cmpi ult
 // ONE:                 0xFF800000
 // ONE:                 tile.yield
 // ONE:             } else {
