@@ -349,18 +349,21 @@ SmallVector<Value> AttendBuilder::walkRun(TileWalk &walk, Value tile, Value end,
   });
 }
 
-/// Rows of an item stand in the order of their positions, except those of trees and of several
-/// sequences.
+/// Rows of an item stand in the order of their positions, except those of trees and, which useRows
+/// looks at, of several sequences.
 void AttendBuilder::boundParts(TileWalk &walk, const TileWalk::Range &range) {
   partEnds.clear(), partBegins.clear();
-  bool ordered = !mayMixSequences(k.signature) && k.signature.findBuffer(BufferRole::Tree) < 0;
-  if (partRows == 0 || !walk.isOneRun() || !ordered)
+  if (partRows == 0 || !walk.isOneRun() || k.signature.findBuffer(BufferRole::Tree) >= 0)
     return;
+  auto position = [&](Value row) {
+    Value entry = arith::DivUIOp::create(k.b, k.loc, k.add(firstRow, row), k.idx(group));
+    return k.field(BufferRole::Rows, entry, LLMOPT_FIELD(RowEntry, position));
+  };
+  Value last = k.max(k.sub(rowsUsed, k.idx(1)), k.idx(0));
   for (int64_t row = partRows; row < rowCount; row += partRows) {
     TileWalk::Range before = range, behind = range;
-    before.queryHi = positionRange(k, firstRow, k.min(k.idx(row), rowsUsed), flags).second;
-    Value next = k.max(k.min(k.idx(row), k.sub(rowsUsed, k.idx(1))), k.idx(0));
-    behind.queryLo = positionRange(k, k.add(firstRow, next), k.idx(1), flags).first;
+    before.queryHi = position(k.min(k.idx(row - 1), last));
+    behind.queryLo = position(k.min(k.idx(row), last));
     partEnds.push_back(walk.visibleTo(before).second);
     partBegins.push_back(walk.visibleTo(behind).first);
   }
@@ -375,6 +378,10 @@ void AttendBuilder::useRows(Value key) {
   for (size_t i = partBegins.size(); i-- > 0;)
     if (partBegins[i] != keyBegin)
       to = k.select(k.cmp(Pred::sge, partBegins[i], end), k.min(rowsUsed, row(i)), to);
+  if (mayMixSequences(k.signature) && !partEnds.empty()) {
+    Value mixed = k.cmp(Pred::eq, flags, k.idx(bundle::kMixedSequences));
+    from = k.select(mixed, k.idx(0), from), to = k.select(mixed, rowsUsed, to);
+  }
   tile::UsedRowsOp::create(k.b, k.loc, from, to, rowCount);
 }
 

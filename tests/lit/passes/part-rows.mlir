@@ -44,3 +44,19 @@ func.func @sink(%q: tensor<?x?x8x64xbf16>, %k: tensor<?x?x8x64xbf16>, %v: tensor
        tensor<?x?x8x64xbf16> -> tensor<?x?x8x64xbf16>
   return %o : tensor<?x?x8x64xbf16>
 }
+
+// -----
+
+// An item may hold rows of several sequences, in no order: then all are computed.
+// CHECK-LABEL: func.func @paged_attend_192(
+// CHECK:         scf.for {{.*}} -> (tensor<192x64xf32>, tensor<192x1xf32>, tensor<192x1xf32>, index)
+// CHECK:           %[[MIXED:.*]] = arith.cmpi eq
+// CHECK:           %[[FROM:.*]] = arith.select %[[MIXED]], %c0{{.*}},
+// CHECK-NEXT:      %[[TO:.*]] = arith.select %[[MIXED]]
+// CHECK-NEXT:      tile.used_rows %[[FROM]] to %[[TO]] of 192
+func.func @paged(%q: tensor<?x8x64xbf16>, %kv: !attn.kv_cache<8x64xbf16, page = 32>,
+                 %seq: !attn.sequences) -> tensor<?x8x64xbf16> {
+  %o = attn.attention %q, %kv, %seq mask(causal) : tensor<?x8x64xbf16>,
+       !attn.kv_cache<8x64xbf16, page = 32>, !attn.sequences -> tensor<?x8x64xbf16>
+  return %o : tensor<?x8x64xbf16>
+}

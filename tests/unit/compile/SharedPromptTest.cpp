@@ -46,7 +46,7 @@ Reads readsOf(Compiled &f, const harness::Shape &shape) {
 TEST(SharedPrompt, IsReadOnceForRowsOfSeveralSequences) {
   for (const char *table : {"", ", indptr"})
     for (const char *clauses : // one kernel, so that sharing pays by any target's costs
-         {"mask(causal) schedule(rows = 64)",
+         {"mask(causal) schedule(rows = 64)", "mask(causal) schedule(rows = 192)",
           "mask(causal) split(length = 128) schedule(rows = 64, batch_invariant)"}) {
       SCOPED_TRACE(std::string(table) + " " + clauses);
       Compiled f(specOf(table, clauses));
