@@ -103,16 +103,8 @@ int64_t headsSideBySide(const Signature &signature) {
     return scalar.perHeadBuffer >= 0 && scalar.type == bundle::ScalarType::I64;
   });
   constexpr int64_t kRegister = 32;
-  // Shorter runs of memory end before the hardware's prefetches do, which then read in vain: pages
-  // of one token of 1 KiB 17 instead of 21 GB/s on Zen 4.
-  constexpr int64_t kRun = 4096;
-  auto isRun = [&] {
-    return cache.getPageSize() * op.getKvHeads() * op.getQkDim() *
-               op.getElementType().getIntOrFloatBitWidth() / 8 >=
-           kRun;
-  };
-  bool together = cache && !cache.getHeadMajor() && isRun() && !perHead &&
-                  boundsOf(signature).exact && signature.findBuffer(bundle::BufferRole::Bias) < 0 &&
+  bool together = cache && !cache.getHeadMajor() && !perHead && boundsOf(signature).exact &&
+                  signature.findBuffer(bundle::BufferRole::Bias) < 0 &&
                   op.getQkDim() % kRegister == 0 && op.getVDim() % kRegister == 0;
   return together ? op.getKvHeads() : 1;
 }
@@ -125,8 +117,11 @@ ScheduleRequest llmopt::scheduleRequest(const Signature &signature) {
   request.group = op.getGroup();
   request.dQk = op.getQkDim();
   request.dV = op.getVDim();
-  request.heads = headsSideBySide(signature);
   request.elementBytes = op.getElementType().getIntOrFloatBitWidth() / 8;
+  request.heads = headsSideBySide(signature);
+  if (request.heads > 1)
+    request.runBytes =
+        op.getCacheType().getPageSize() * op.getKvHeads() * op.getQkDim() * request.elementBytes;
   if (attn::ScheduleAttr wishes = op.getScheduleAttr()) {
     request.rows = wishes.getRows();
     request.keys = wishes.getKeys();

@@ -24,6 +24,7 @@ struct ScheduleRequest {
   bool batchInvariant = false;
   /// KV heads whose rows of one token lie side by side and may be walked together; 1: none.
   int64_t heads = 1;
+  int64_t runBytes = 0; ///< of a page's rows of all those heads, which lie side by side
 };
 
 struct Schedule {

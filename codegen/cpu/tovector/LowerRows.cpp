@@ -76,8 +76,11 @@ struct RowMma {
   }
 
   /// Steps of k through `step`, that many at a time. Rows to come are asked for between the
-  /// steps of `parts` such products, number `part` being this one: a core has room for some two
-  /// dozen misses at a time, so each request should be of few lines.
+  /// steps of `parts` such products, number `part` being this one: a core has room for 16 to two
+  /// dozen misses at a time, so each request should be of few lines. They are of rows far apart:
+  /// the second cache's own prefetches follow each 4 KiB of memory apart, and are ahead of the
+  /// requests there when those come slowly. Measured on Emerald Rapids (16 sequences of 4096,
+  /// d = 128, two cores): 18.4 to 21.2 GB/s for GQA 8:1, 26.0 to 27.9 for 4:1.
   SmallVector<Value> overK(Value k0, int64_t depth, int64_t width, ValueRange sums, Value part,
                            int64_t parts, Emit::CarryBody step) {
     int64_t steps = depth / width, chunks = 1;
@@ -301,6 +304,8 @@ void Lowering::lowerRows(tile::MmaOp op, MmaOperands mma) {
                  cast<MemRefType>(load.getBase().getType()).getElementType(),
                  splitsPairs(op, target),
                  partial};
+  if (product.mma.fetch)
+    product.mma.fetch->spread = true;
   if (!mma.transposeB)
     return product.allColumns();
   if (product.pairs)

@@ -79,7 +79,9 @@ struct FetchAhead {
   int64_t columns = 0, rows = 0; ///< all slices' rows, in the order in which they lie: row after
                                  ///< row, each for all slices
   int64_t slices = 1;
-  mlir::Value apart; ///< from a slice's row to the next slice's, in elements
+  mlir::Value apart;   ///< from a slice's row to the next slice's, in elements
+  bool spread = false; ///< a part's lines are of as many rows, a part of all rows away from each
+                       ///< other, instead of side by side
 
   /// Part i of `parts` about equal ones, i < parts.
   void part(Emit &emit, mlir::Value i, int64_t parts) const;
@@ -89,6 +91,8 @@ struct FetchAhead {
   void all(Emit &emit) const;
 
 private:
+  /// Line `line` of row r, and of `count` - 1 others, rows / count apart.
+  void acrossRows(Emit &emit, mlir::Value r, mlir::Value line, int64_t count) const;
   /// `count` cache lines of row r from line `from` on.
   void lines(Emit &emit, mlir::Value r, mlir::Value from, int64_t count) const;
 };

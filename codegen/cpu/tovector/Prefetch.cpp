@@ -36,11 +36,19 @@ void FetchAhead::lines(Emit &emit, Value r, Value from, int64_t count) const {
                                /*isWrite=*/false, /*localityHint=*/2, /*isDataCache=*/true);
 }
 
+void FetchAhead::acrossRows(Emit &emit, Value r, Value line, int64_t count) const {
+  for (int64_t i = 0; i < count; ++i)
+    lines(emit, emit.add(r, i * (rows / count)), line, 1);
+}
+
 void FetchAhead::part(Emit &emit, Value i, int64_t parts) const {
   int64_t bytes = cast<MemRefType>(base.getType()).getElementTypeBitWidth() / 8;
   int64_t perRow = llvm::divideCeil(columns * bytes, kLine),
           share = llvm::divideCeil(rows * perRow, parts);
   Value zero = emit.idx(0);
+  if (spread && rows % share == 0 && parts * share == rows * perRow)
+    return acrossRows(emit, arith::DivUIOp::create(emit, i, emit.idx(perRow)),
+                      arith::RemUIOp::create(emit, i, emit.idx(perRow)), share);
   if (perRow % share == 0) { // a piece of one row
     int64_t pieces = perRow / share;
     Value r = arith::DivUIOp::create(emit, i, emit.idx(pieces));

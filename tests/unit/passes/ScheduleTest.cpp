@@ -87,7 +87,8 @@ TEST(Schedule, WalksAllHeadsTogetherOrOne) {
   auto heads = [](ScheduleRequest request) {
     return chooseCpuSchedule(request, target(512, 1 << 20)).heads.front();
   };
-  ScheduleRequest request{.group = 4, .dQk = 128, .dV = 128, .elementBytes = 2, .heads = 8};
+  ScheduleRequest request{
+      .group = 4, .dQk = 128, .dV = 128, .elementBytes = 2, .heads = 8, .runBytes = 32 << 10};
   EXPECT_EQ(heads(request), 8);
   request.group = 8;
   EXPECT_EQ(heads(request), 8);
@@ -103,6 +104,23 @@ TEST(Schedule, WalksAllHeadsTogetherOrOne) {
   EXPECT_EQ(heads(request), 1) << "128 KiB";
   request.heads = 8, request.batchInvariant = true;
   EXPECT_EQ(heads(request), 1);
+}
+
+// Short runs of memory only where products ask for several at once: by FMA.
+TEST(Schedule, WalksHeadsTogetherFromARunOn) {
+  runtime::CpuTarget plain = target(512, 1 << 20), slowDot = plain;
+  slowDot.slowBf16Dot = true;
+  ScheduleRequest request{.group = 4, .dQk = 128, .dV = 128, .elementBytes = 2, .heads = 4};
+  auto heads = [&](const runtime::CpuTarget &cpu, int64_t bytes) {
+    request.runBytes = bytes;
+    return chooseCpuSchedule(request, cpu).heads.front();
+  };
+  EXPECT_EQ(heads(plain, 4096), 4);
+  EXPECT_EQ(heads(plain, 4095), 1);
+  EXPECT_EQ(heads(slowDot, 1024), 4);
+  EXPECT_EQ(heads(slowDot, 1023), 1);
+  request.group = 3;
+  EXPECT_EQ(heads(slowDot, 4095), 1) << "products by the dot product";
 }
 
 } // namespace
