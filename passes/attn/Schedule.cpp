@@ -70,11 +70,14 @@ Schedule llmopt::chooseCpuSchedule(const ScheduleRequest &request,
     return schedule;
   }
   // Q, the scores and the accumulator of a row stay in half of L2 while keys stream by;
-  // 192 rows make staging K and V (once a tile) a few percent of the products.
+  // 192 rows make staging K and V (once a tile) a few percent of the products. Where a core has
+  // 2 MiB, 320 rows take 3 % less time at d = 64 and 1 % at 128 (2048 rows and keys; causal 1 %
+  // more), powers of two 5 % more: columns of Q and O then share the sets of a cache.
   int64_t bytesPerRow = 4 * (request.dQk + request.dV + schedule.keys);
   int64_t budget = std::max<int64_t>(target.l2Bytes, 256 << 10) / 2;
+  const int64_t most = target.l2Bytes >= (2 << 20) ? 320 : 192;
   int64_t many =
-      std::clamp(budget / bytesPerRow / block * block, block, std::max<int64_t>(block, 192));
+      std::clamp(budget / bytesPerRow / block * block, block, std::max<int64_t>(block, most));
   int64_t few = request.batchInvariant ? lanes : std::min(request.group, kFewRowsLimit);
   if (request.batchInvariant)
     few = roundUp(few, lanes);

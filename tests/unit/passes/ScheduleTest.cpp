@@ -82,6 +82,18 @@ TEST(Schedule, NarrowVectorsPayLessForReadingKeys) {
             chooseCpuSchedule(request, target(512, 1 << 20)).overheadRows);
 }
 
+// More rows where a core's second cache is large, and never a power of two.
+TEST(Schedule, TakesMoreRowsWithALargeL2) {
+  auto rows = [](int64_t d, int64_t l2) {
+    ScheduleRequest request{.group = 1, .dQk = d, .dV = d, .elementBytes = 4};
+    return chooseCpuSchedule(request, target(512, l2)).rows.back();
+  };
+  EXPECT_EQ(rows(64, 1 << 20), 192);
+  EXPECT_EQ(rows(64, 2 << 20), 320);
+  EXPECT_EQ(rows(128, 2 << 20), 320);
+  EXPECT_EQ(rows(1024, 2 << 20), 64) << "1 MiB holds 124";
+}
+
 // All heads or one: up to 64 rows and 64 KiB of 16 tokens, if products read in place.
 TEST(Schedule, WalksAllHeadsTogetherOrOne) {
   auto heads = [](ScheduleRequest request) {
