@@ -4,7 +4,6 @@
 #include "passes/tile/Passes.h"
 
 #include "mlir/Conversion/ReconcileUnrealizedCasts/ReconcileUnrealizedCasts.h"
-#include "mlir/Conversion/SCFToControlFlow/SCFToControlFlow.h"
 #include "mlir/Dialect/ControlFlow/IR/ControlFlow.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
@@ -34,7 +33,7 @@ void buildTileToCpuPipeline(OpPassManager &manager, llvm::StringRef features) {
   manager.addPass(createTileCpuKernelAbi());
   // CSE only: canonicalisation of large unrolled bodies costs more than LLVM's own.
   manager.addPass(createCSEPass());
-  manager.addPass(createSCFToControlFlowPass());
+  manager.addPass(createTileCpuLoopsToBlocks());
   manager.addPass(createTileCpuToLlvm());
   manager.addPass(createReconcileUnrealizedCastsPass());
 }
