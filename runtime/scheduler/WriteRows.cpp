@@ -14,9 +14,9 @@ void Scheduler::writeDrafts(const Request &request, const PlannedRow &planned) {
     uint16_t depth = parent < 0 ? 1 : uint16_t(writer.draftDepth(uint32_t(parent)) + 1);
     writer.addDraft({parent, depth});
     if (fromHost)
-      writer.addLiteral(draftTokens[planned.firstDraft + i], depth);
+      writer.addLiteral(draftTokens[planned.firstDraft + i]);
     else
-      writer.addReference({request.lastStep, request.lastRow, 1 + i}, depth);
+      writer.addReference({request.lastStep, request.lastRow, 1 + i});
   }
 }
 
@@ -53,9 +53,9 @@ void Scheduler::writeRow(const PlannedRow &planned, Flight &flight) {
     writer.addTokens(request.tokens().subspan(request.leastLength(), planned.tokens));
   } else {
     if (predecessor && !mutant(SchedulerMutant::StaleToken))
-      writer.addReference({request.lastStep, request.lastRow, 0}, 0);
+      writer.addReference({request.lastStep, request.lastRow, 0});
     else
-      writer.addLiteral(request.newest, 0);
+      writer.addLiteral(request.newest);
     if (planned.drafts)
       writeDrafts(request, planned);
   }
@@ -99,8 +99,7 @@ void Scheduler::writeSteady(uint32_t begin, uint32_t end, StepWriter::Decodes &d
     row.outputPosition = old.outputPosition + 1;
     if (kBehind)
       reference[done] = {behind, last, 0};
-    token[done] = {kBehind ? -1 - nextReference - int32_t(done) : int32_t(newest[old.tableSlot]),
-                   0};
+    token[done] = {kBehind ? -1 - nextReference - int32_t(done) : int32_t(newest[old.tableSlot])};
   }
   runningRows.setRows(begin, end, index);
   decodes.advance(end - begin, kBehind ? end - begin : 0);
