@@ -88,8 +88,8 @@ static_assert(sizeof(Row) == 64);
 inline uint32_t leastOf(const Row &row) { return row.phase == Phase::Prefill ? row.tokenCount : 1; }
 
 /// A query token. Its KV slot is the row's base length + its index in the row (linear); its
-/// position is the row's base length + its depth: that of its draft, which siblings of a tree share,
-/// else its index.
+/// position is the row's base length + its depth: that of its draft, which siblings of a tree
+/// share, else its index.
 struct Token {
   int32_t id = 0; ///< >= 0: a literal; else references[-1 - id]
 };
