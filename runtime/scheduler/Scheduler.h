@@ -240,7 +240,8 @@ private:
     return newestRows[runningRows.row(position)];
   }
   void fetchDue() const;
-  void fetchEnds(const Flight &flight) const;
+  void fetchEnd(const step::Row &row) const;
+  static constexpr size_t kEndsAhead = 8; ///< rows: as many as the first cache loads at a time
   uint32_t nextBase(uint32_t position) const;
   void completeSteady(const Flight &flight, size_t begin, size_t end, const StepResult &result,
                       int64_t nowNs);

@@ -121,18 +121,14 @@ void Scheduler::fetchDue() const {
   }
 }
 
-/// Of rows that something happens to when they complete: blocks and answers that end.
-void Scheduler::fetchEnds(const Flight &flight) const {
-  blocks.fetchSpares();
-  for (uint32_t i : flight.single) {
-    const step::Row &row = flight.rows[i];
-    if (row.phase != step::Phase::Decode)
-      continue;
-    blocks.fetchCommit(row.tableSlot);
-    newestTokens.fetch(row.tableSlot);
-    if (row.outputPosition + 1 >= row.outputLimit)
-      fetchAll(&requests[row.request], sizeof(Request));
-  }
+/// Of a row that something happens to when it completes: a block or an answer ends.
+void Scheduler::fetchEnd(const step::Row &row) const {
+  if (row.phase != step::Phase::Decode)
+    return;
+  blocks.fetchCommit(row.tableSlot);
+  newestTokens.fetch(row.tableSlot);
+  if (row.outputPosition + 1 >= row.outputLimit)
+    fetchAll(&requests[row.request], sizeof(Request));
 }
 
 /// Results [begin, end), whose requests are steady.

@@ -162,17 +162,17 @@ void Scheduler::writeRows(Flight &flight) {
       flightCount ? writeSteady<true>(begin, end, decodes)
                   : writeSteady<false>(begin, end, decodes);
   };
-  for (uint32_t i = 0; i < runningRows.size(); ++i) {
-    uint32_t next = runningRows.firstDue(i, uint32_t(flight.step));
-    writeRun(i, next);
-    if ((i = next) == runningRows.size())
-      break;
-    if (runningRows.isSteady(i)) { // its block ends, or a page may go
-      flight.single.push_back(writer.rowCount() + decodes.rowsWritten());
-      writeRun(i, i + 1);
+  for (uint32_t i = 0, run = 0; run < runningRows.size(); ++i) {
+    i = runningRows.firstDue(i, uint32_t(flight.step));
+    if (i < runningRows.size() && runningRows.isSteady(i)) { // its block ends, or a page may go
+      flight.single.push_back(writer.rowCount() + decodes.rowsWritten() + (i - run));
       runningRows.setNext(i, uint32_t(flight.step) + 1);
       continue;
     }
+    writeRun(run, i);
+    run = i + 1;
+    if (i == runningRows.size())
+      break;
     if (planned == plannedInOrder || plan[planned].slot != runningRows[i])
       continue;
     const PlannedRow &row = plan[planned++];
