@@ -378,6 +378,7 @@ private:
 
   // Commit and end.
   void commitTokens(uint32_t slot, std::span<const Token> tokens, uint32_t unsettled);
+  bool commitBlock(uint32_t slot, std::span<const Token> tokens);
   void insertTokens(uint32_t slot, uint32_t had, std::span<const Token> tokens);
   bool insertBlock(uint32_t slot, const Token *tokens);
   bool insertBlocks(uint32_t slot, const Token *tokens, uint32_t count);
