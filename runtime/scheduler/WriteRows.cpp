@@ -163,10 +163,11 @@ void Scheduler::writeRows(Flight &flight) {
                   : writeSteady<false>(begin, end, decodes);
   };
   for (uint32_t i = 0, run = 0; run < runningRows.size(); ++i) {
-    i = runningRows.firstDue(i, uint32_t(flight.step));
+    i = runningRows.firstBlock(i, uint32_t(flight.step));
     if (i < runningRows.size() && runningRows.isSteady(i)) { // its block ends, or a page may go
       flight.single.push_back(writer.rowCount() + decodes.rowsWritten() + (i - run));
-      runningRows.setNext(i, uint32_t(flight.step) + 1);
+      runningRows.setNext(i, uint32_t(flight.step) + 1, uint32_t(flight.step) + 1);
+      blocks.fetchSequence(newestRow(i).tableSlot);
       continue;
     }
     writeRun(run, i);
