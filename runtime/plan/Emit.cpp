@@ -175,12 +175,20 @@ private:
   }
   const LoadCut &nextCut() const { return cuts[worker]; }
 
+  /// Nearly all tiles of a decode step are of the variant that the tile before was of.
+  void know(uint32_t variant) {
+    known = variant;
+    knownTileKeys = context.variants[variant].tileKeys;
+    knownItems = &plan.attends[context.variants[variant].attend].items;
+  }
+
   /// One tile for each tuple: the common case of a decode step, in runs without a cut.
   void emitTile(const RowBlock &block) {
     const RowTile &tile = batch.tiles[block.firstTile];
-    const Variant &variant = context.variantOf(tile);
-    PlanArray<WorkItem> &items = plan.attends[variant.attend].items;
-    const WorkItem item = itemOf(tile, variant.tileKeys);
+    if (tile.variant != known)
+      know(tile.variant);
+    PlanArray<WorkItem> &items = *knownItems;
+    const WorkItem item = itemOf(tile, knownTileKeys);
     Halves halves(item);
     uint32_t units = unitsOf(block), heads = headsOf(block);
     if (nextCut().place >= place + units) { // most of them
@@ -290,6 +298,8 @@ private:
   std::span<const LoadCut> cuts;
   Plan &plan;
   Partials<Tuples> partials;
+  uint32_t known = UINT32_MAX, knownTileKeys = 0; ///< a variant
+  PlanArray<WorkItem> *knownItems = nullptr;
   uint32_t worker = 1;
   uint64_t place = 0;
 };
