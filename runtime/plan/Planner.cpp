@@ -45,11 +45,12 @@ Status checkBatch(const BatchShape &batch, uint32_t group, std::vector<uint32_t>
   for (size_t s = 0; s < batch.sequences.size(); ++s) {
     const SequenceShape &sequence = batch.sequences[s];
     firstRows[s] = static_cast<uint32_t>(rows);
-    for (int64_t length : {sequence.queryLen, sequence.keyLen})
-      if (length < 0 || length > kMaxLength)
-        return invalidArgument("sequence {} has {} queries and {} keys; 0 to {} are "
-                               "allowed",
-                               s, sequence.queryLen, sequence.keyLen, kMaxLength);
+    // Both at once: the bound is one less than a power of two, and what is negative is beyond it.
+    static_assert((kMaxLength & (kMaxLength + 1)) == 0);
+    if (static_cast<uint64_t>(sequence.queryLen | sequence.keyLen) > uint64_t{kMaxLength})
+      return invalidArgument("sequence {} has {} queries and {} keys; 0 to {} are "
+                             "allowed",
+                             s, sequence.queryLen, sequence.keyLen, kMaxLength);
     rows += static_cast<uint64_t>(sequence.queryLen) * group;
     if (rows > kMaxU32)
       return makeStatus(StatusCode::ResourceExhausted,
