@@ -30,7 +30,7 @@ Status StepRows::addRow(const StepInput &input, const step::Row &row, const RowS
                       input.header().stepId, row.tokenCount, base, row.baseLength, row.lengthBound);
   place.push_back(uint32_t(rows.size()));
   rows.push_back({&row, uint32_t(ids.size()), row.tokenCount, base, before.outputPosition});
-  for (const step::Token &token : input.tokensOf(row)) {
+  for (uint32_t i = 0; const step::Token &token : input.tokensOf(row)) {
     kv::Token id = kv::Token(token.id);
     if (token.id < 0) {
       const step::Reference &from = input.references()[size_t(-1 - int64_t(token.id))];
@@ -47,7 +47,7 @@ Status StepRows::addRow(const StepInput &input, const step::Row &row, const RowS
                            : record->drafts[from.row * drafts + from.index - 1];
     }
     ids.push_back(id);
-    positions.push_back(base + token.depth);
+    positions.push_back(base + input.depthOf(row, i++));
   }
   addSets(input.draftsOf(row), row.tokenCount);
   return {};

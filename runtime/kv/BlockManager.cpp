@@ -230,8 +230,9 @@ void BlockManager::emitEntries(uint32_t slot, uint32_t group, uint32_t begin, ui
   if (pages->layout().equalPages && begin >= table(slot, group).first) { // a page is its frame
     if (begin + 1 == end) // mostly: a row that decodes has got a page
       pagesOut.push_back(static_cast<PageId>(entry[begin]));
-    else if (begin < end)
-      pagesOut.insert(pagesOut.end(), entry + begin, entry + end);
+    else if (begin < end) // of the same width, so this is a copy of bytes
+      pagesOut.insert(pagesOut.end(), reinterpret_cast<const PageId *>(entry) + begin,
+                      reinterpret_cast<const PageId *>(entry) + end);
     return;
   }
   for (uint32_t i = begin; i < end; ++i)

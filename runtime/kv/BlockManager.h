@@ -127,6 +127,11 @@ public:
   uint32_t steadyCapacity(uint32_t slot) const {
     return sequences[slot].capacity + mutant(Mutant::SteadyPastItsPages);
   }
+  /// The same when `reserveSteady` has been asked for a page, at least.
+  uint32_t steadyCapacityBehind(uint32_t slot) const {
+    uint32_t more = groups() == 1 ? config.groups[0].pageSize : 1;
+    return std::min(steadyCapacity(slot) + more, config.maxTokens);
+  }
   /// A row that begins there needs `commitSteady` when it completes.
   uint32_t steadyPlainEnd(uint32_t slot) const { return sequences[slot].plainEnd; }
   /// As `reserve` of one token. UnknownSequence where it is not steady.
@@ -148,6 +153,8 @@ public:
     __builtin_prefetch(&tables[slot * groups()], 1);
     __builtin_prefetch(frames(slot, 0) + tokens / config.groups[0].pageSize, 1);
   }
+  /// What `fetchCommit` looks at.
+  void fetchSequence(uint32_t slot) const { __builtin_prefetch(&sequences[slot], 1); }
   /// What the first commits that end a block look at, whosever they are.
   void fetchSpares() const { prefix->fetchSpares(); }
   /// What a commit looks at that ends a block; the sequence is near.
@@ -378,6 +385,7 @@ private:
 
   // Commit and end.
   void commitTokens(uint32_t slot, std::span<const Token> tokens, uint32_t unsettled);
+  bool commitBlock(uint32_t slot, std::span<const Token> tokens);
   void insertTokens(uint32_t slot, uint32_t had, std::span<const Token> tokens);
   bool insertBlock(uint32_t slot, const Token *tokens);
   bool insertBlocks(uint32_t slot, const Token *tokens, uint32_t count);

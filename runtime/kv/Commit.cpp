@@ -46,6 +46,33 @@ void BlockManager::commitTokens(uint32_t slot, std::span<const Token> tokens, ui
   s.plainEnd = plainEndOf(s);
 }
 
+/// commitTokens of what ends a block, where it is text behind which nobody else has gone on: nearly
+/// all that steady sequences commit. False where it is something else, with nothing changed.
+bool BlockManager::commitBlock(uint32_t slot, std::span<const Token> tokens) {
+  Sequence &s = sequences[slot];
+  const Table &t = table(slot, 0);
+  uint32_t have = s.committed - s.blocks * block;
+  if (have + tokens.size() != block || s.node == kNoNode || s.media || s.unsettled ||
+      prefix->slotsPerNode() != 1 || s.blocks < t.first || s.blocks >= t.size)
+    return false;
+  const Token *whole = tokens.data();
+  if (have) {
+    Token *tail = tails.data() + size_t{slot} * tailSize;
+    std::copy(tokens.begin(), tokens.end(), tail + have);
+    whole = tail;
+  }
+  NodeId node = prefix->addLeaf(s.node, whole, frames(slot, 0)[s.blocks]);
+  if (node == kNoNode)
+    return false;
+  s.node = node;
+  ++s.blocks;
+  s.committed += static_cast<uint32_t>(tokens.size());
+  if (oldestQuery(s) >= s.releaseAt)
+    releaseUnseen(slot);
+  s.plainEnd = plainEndOf(s);
+  return true;
+}
+
 /// Between two commits that are more than a count nothing else changes what it follows from, or
 /// only so that it could be higher.
 uint32_t BlockManager::plainEndOf(const Sequence &s) const {

@@ -228,6 +228,24 @@ uint32_t PrefixCache::addChain(NodeId parent, const Token *tokens, std::span<con
   return count;
 }
 
+NodeId PrefixCache::addLeaf(NodeId parent, const Token *tokens, Frame page) {
+  if (ring.enabled() || mutant(Mutant::HashDecides) || nodes[parent].firstChild != kNoNode ||
+      device.node(page) != kNoNode)
+    return kNoNode;
+  NodeId n = takeNode();
+  if (n == kNoNode)
+    return n;
+  Node &node = nodes[n];
+  node = {.hash = 1, .parent = parent, .serial = node.serial + 1, .page = PageRef::device(page)};
+  device.hash(page, n, 0);
+  copyTokens(n, tokens);
+  nodes[parent].firstChild = n;
+  letGo(parent);
+  ++live;
+  ++changes;
+  return n;
+}
+
 /// The child, made when it is not there.
 NodeId PrefixCache::childOf(NodeId parent, const Token *tokens, const std::string &media) {
   NodeId n = findChild(parent, tokens, media);

@@ -104,6 +104,9 @@ public:
   };
   static constexpr uint32_t kMostInserted = 64;
   Inserted insertText(NodeId parent, const Token *tokens, std::span<const Frame> pages);
+  /// The same of one block, which is held instead of its parent. kNoNode, with nothing changed,
+  /// where the parent has children or something else has to be looked at.
+  NodeId addLeaf(NodeId parent, const Token *tokens, Frame page);
   PageRef pageAt(NodeId node, uint32_t slot) const {
     return slots == 1 ? nodes[node].page : refs[size_t{node} * slots + slot];
   }

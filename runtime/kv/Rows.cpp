@@ -216,7 +216,8 @@ void BlockManager::commitSteady(uint32_t slot, std::span<const Token> tokens) {
   assert(s.steady && closed == completed + 1 && tokens.size() == closed - s.steadyFrom &&
          "a steady sequence yields a token a step");
   s.steadyFrom = closed;
-  commitTokens(slot, tokens, 0);
+  if (!commitBlock(slot, tokens))
+    commitTokens(slot, tokens, 0);
 }
 
 // ---- Room

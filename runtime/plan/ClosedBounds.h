@@ -33,12 +33,31 @@ public:
   /// False where the set has no such form. Allocates nothing.
   bool compile(const bundle::BoundSet &set, const ScalarValues &scalars);
 
-  /// One interval whose ends are terms, as of causal masks and windows: `range` is all of it.
+  /// One interval whose ends are terms, as of causal masks and windows: a range, which may be
+  /// empty, is all of it.
   bool isOneRange() const { return oneRange; }
-  /// May be empty.
-  Range range(const Inputs &inputs) const {
-    return {fromStart ? 0 : std::max<int64_t>(lows[0].terms[0].value(inputs), 0),
-            std::min(highs[0].terms[0].value(inputs), inputs.keyLen)};
+  /// `range` of sequences that differ in their lengths alone: its ends move evenly with them.
+  class RangeByLength {
+  public:
+    Range at(int64_t keyLen) const {
+      return {std::max<int64_t>(begin + beginStep * keyLen, 0),
+              std::min(end + endStep * keyLen, keyLen)};
+    }
+
+  private:
+    friend class ClosedBounds;
+    int64_t begin = 0, beginStep = 0, end = 0, endStep = 0;
+  };
+  /// From the inputs of sequences of no key and of one.
+  RangeByLength rangeByLength(const Inputs &none, const Inputs &one) const {
+    RangeByLength range;
+    range.end = highs[0].terms[0].value(none);
+    range.endStep = highs[0].terms[0].value(one) - range.end;
+    if (fromStart)
+      return range;
+    range.begin = lows[0].terms[0].value(none);
+    range.beginStep = lows[0].terms[0].value(one) - range.begin;
+    return range;
   }
 
   Ranges evaluate(const Inputs &inputs) const {

@@ -175,12 +175,20 @@ private:
   }
   const LoadCut &nextCut() const { return cuts[worker]; }
 
+  /// Nearly all tiles of a decode step are of the variant that the tile before was of.
+  void know(uint32_t variant) {
+    known = variant;
+    knownTileKeys = context.variants[variant].tileKeys;
+    knownItems = &plan.attends[context.variants[variant].attend].items;
+  }
+
   /// One tile for each tuple: the common case of a decode step, in runs without a cut.
   void emitTile(const RowBlock &block) {
     const RowTile &tile = batch.tiles[block.firstTile];
-    const Variant &variant = context.variantOf(tile);
-    PlanArray<WorkItem> &items = plan.attends[variant.attend].items;
-    const WorkItem item = itemOf(tile, variant.tileKeys);
+    if (tile.variant != known)
+      know(tile.variant);
+    PlanArray<WorkItem> &items = *knownItems;
+    const WorkItem item = itemOf(tile, knownTileKeys);
     Halves halves(item);
     uint32_t units = unitsOf(block), heads = headsOf(block);
     if (nextCut().place >= place + units) { // most of them
@@ -204,7 +212,7 @@ private:
       place += run;
       if (unit < units && nextCut().place == place && nextCut().keyTiles) {
         partials.beginTuple(block, unit);
-        emitCutTile(block, tile, item, unit++);
+        emitCutTile(block, tile, unit++);
         partials.endTuple();
         halves.moveHead(heads);
         ++place;
@@ -222,7 +230,7 @@ private:
         const Variant &variant = context.variantOf(tile);
         WorkItem item = itemOf(tile, variant.tileKeys);
         if (nextCut().place == place) {
-          emitCutTile(block, tile, item, unit);
+          emitCutTile(block, tile, unit);
           continue;
         }
         partials.beginTile(tile, false);
@@ -240,7 +248,7 @@ private:
   }
 
   /// A tile with one cut or more inside.
-  void emitCutTile(const RowBlock &block, const RowTile &tile, WorkItem item, uint32_t unit) {
+  void emitCutTile(const RowBlock &block, const RowTile &tile, uint32_t unit) {
     const Variant &variant = context.variantOf(tile);
     PlanArray<WorkItem> &items = plan.attends[variant.attend].items;
     const bundle::KeySet *keys = nullptr;
@@ -257,17 +265,27 @@ private:
                                              variant.tileKeys, visible));
     };
     partials.beginTile(tile, true);
-    uint32_t from = 0, step = partials.slotStep();
-    item.keyEnd = keyAt(0);
+    uint32_t from = 0, step = partials.slotStep(), keyEnd = keyAt(0);
     auto emit = [&](uint32_t to) {
       bool early = from > 0 && mutant(PlanMutant::KeysOverlap);
-      item.keyBegin = item.keyEnd - (early ? variant.tileKeys : 0);
+      uint32_t keyBegin = keyEnd - (early ? variant.tileKeys : 0);
       bool less = to == tile.visibleTiles && mutant(PlanMutant::KeysMissing);
-      item.keyEnd = keyAt(to - less);
-      item.kvHead = unit * headsOf(block);
-      item.partialSlot = partials.nextSlot();
-      for (uint32_t i = 0; i < headsOf(block); ++i, ++item.kvHead, item.partialSlot += step) {
-        items.push(item);
+      keyEnd = keyAt(to - less);
+      uint32_t head = unit * headsOf(block);
+      int32_t slot = partials.nextSlot();
+      for (uint32_t i = 0; i < headsOf(block); ++i, ++head, slot += step) {
+        // Number by number to where it stays: a copy of what was just put together would wait for
+        // its parts.
+        WorkItem *out = items.end();
+        out->firstRow = tile.firstRow;
+        out->rowCount = tile.rowCount;
+        out->kvHead = head;
+        out->sequence = tile.record;
+        out->keyBegin = keyBegin;
+        out->keyEnd = keyEnd;
+        out->partialSlot = slot;
+        out->flags = tile.flags;
+        items.setSize(items.size() + 1);
         // The later heads are cut a key tile behind the first one.
         if (mutant(PlanMutant::CutThroughOneHead) && i > 0 && tile.contiguous()) {
           items.back().keyBegin += from > 0 ? variant.tileKeys : 0;
@@ -290,6 +308,8 @@ private:
   std::span<const LoadCut> cuts;
   Plan &plan;
   Partials<Tuples> partials;
+  uint32_t known = UINT32_MAX, knownTileKeys = 0; ///< a variant
+  PlanArray<WorkItem> *knownItems = nullptr;
   uint32_t worker = 1;
   uint64_t place = 0;
 };

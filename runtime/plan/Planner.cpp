@@ -45,11 +45,12 @@ Status checkBatch(const BatchShape &batch, uint32_t group, std::vector<uint32_t>
   for (size_t s = 0; s < batch.sequences.size(); ++s) {
     const SequenceShape &sequence = batch.sequences[s];
     firstRows[s] = static_cast<uint32_t>(rows);
-    for (int64_t length : {sequence.queryLen, sequence.keyLen})
-      if (length < 0 || length > kMaxLength)
-        return invalidArgument("sequence {} has {} queries and {} keys; 0 to {} are "
-                               "allowed",
-                               s, sequence.queryLen, sequence.keyLen, kMaxLength);
+    // Both at once: the bound is one less than a power of two, and what is negative is beyond it.
+    static_assert((kMaxLength & (kMaxLength + 1)) == 0);
+    if (static_cast<uint64_t>(sequence.queryLen | sequence.keyLen) > uint64_t{kMaxLength})
+      return invalidArgument("sequence {} has {} queries and {} keys; 0 to {} are "
+                             "allowed",
+                             s, sequence.queryLen, sequence.keyLen, kMaxLength);
     rows += static_cast<uint64_t>(sequence.queryLen) * group;
     if (rows > kMaxU32)
       return makeStatus(StatusCode::ResourceExhausted,
@@ -86,7 +87,7 @@ private:
   Status checkLimits(const BatchShape &batch);
   void makeTiles(const BatchShape &batch);
   void addSequence(const SequenceShape &sequence, uint32_t index);
-  void addWhole(const SequenceShape &sequence, uint32_t index);
+  void addWhole(const BatchShape &batch, uint32_t begin, uint32_t end);
   CascadeRule cascadeRule() const;
   Status makeItems(const BatchShape &batch, Plan &plan);
   void writeLengths(const BatchShape &batch, Plan &plan) const;
@@ -176,29 +177,41 @@ void Planner::State::addSequence(const SequenceShape &sequence, uint32_t index) 
   block.endTile = uint32_t(tiles.size());
 }
 
-/// The same for a sequence of one tile whose keys are one run: most of a decode step, and most of
-/// a plan's time.
-void Planner::State::addWhole(const SequenceShape &sequence, uint32_t index) {
-  const Variant &variant = context.variants[cuts[0].variant];
-  int64_t first = positionOf(context.facts, sequence, 0);
-  ClosedBounds::Range keys =
-      context.may.range({first, first + sequence.queryLen - 1, sequence.queryLen, sequence.keyLen});
-  uint32_t begin = 0, end = 0;
-  if (keys.begin < keys.end) {
-    begin = variant.keyTileOf(uint32_t(keys.begin));
-    end = variant.keyTileOf(uint32_t(keys.end - 1)) + 1;
+/// The same for sequences [begin, end) of as many queries each, of one tile whose keys are one run:
+/// most of a decode step, and most of a plan's time.
+void Planner::State::addWhole(const BatchShape &batch, uint32_t begin, uint32_t end) {
+  const SequenceShape *sequences = batch.sequences.data();
+  const Variant variant = context.variants[cuts[0].variant];
+  int64_t queries = sequences[begin].queryLen;
+  auto inputs = [&](int64_t keys) -> ClosedBounds::Inputs {
+    int64_t first = positionOf(context.facts, {.queryLen = queries, .keyLen = keys}, 0);
+    return {first, first + queries - 1, queries, keys};
+  };
+  const ClosedBounds::RangeByLength keysOf = context.may.rangeByLength(inputs(0), inputs(1));
+  RowTile likeAll;
+  likeAll.rowCount = cuts[0].rows;
+  likeAll.variant = cuts[0].variant;
+  uint32_t at = uint32_t(tiles.size()), count = end - begin;
+  tiles.resize(at + count, likeAll);
+  blocks.resize(blocks.size() + count, {.heads = variant.heads});
+  RowTile *tile = tiles.data() + at;
+  RowBlock *block = blocks.data() + blocks.size() - count;
+  for (uint32_t s = begin; s < end; ++s, ++tile, ++block, ++at) {
+    ClosedBounds::Range keys = keysOf.at(sequences[s].keyLen);
+    uint32_t first = 0, last = 0;
+    if (keys.begin < keys.end) {
+      first = variant.keyTileOf(uint32_t(keys.begin));
+      last = variant.keyTileOf(uint32_t(keys.end - 1)) + 1;
+    }
+    tile->record = tile->sequence = s;
+    tile->firstRow = firstRows[s];
+    tile->beginTile = first;
+    tile->endTile = last;
+    tile->visibleTiles = last - first;
+    tile->cost = block->cost = variant.itemCost + (last - first) * variant.tileCost;
+    block->firstTile = at;
+    block->endTile = at + 1;
   }
-  uint32_t at = uint32_t(tiles.size());
-  RowTile &tile = tiles.emplace_back(); // written in place: a copy would wait for its parts
-  tile.record = tile.sequence = index;
-  tile.firstRow = firstRows[index];
-  tile.rowCount = cuts[0].rows;
-  tile.variant = cuts[0].variant;
-  tile.beginTile = begin;
-  tile.endTile = end;
-  tile.visibleTiles = end - begin;
-  tile.cost = costOf(variant, tile);
-  blocks.push_back({.firstTile = at, .endTile = at + 1, .heads = variant.heads, .cost = tile.cost});
 }
 
 CascadeRule Planner::State::cascadeRule() const {
@@ -236,7 +249,9 @@ void Planner::State::makeTiles(const BatchShape &batch) {
       block.cost += tiles[t].cost;
     }
   bool oneRange = context.closed && context.may.isOneRange();
-  for (uint32_t s = 0; s < batch.sequences.size(); ++s) {
+  const uint32_t count = uint32_t(batch.sequences.size());
+  for (uint32_t s = 0, next; s < count; s = next) {
+    next = s + 1;
     if (some && placed[s])
       continue;
     const SequenceShape &sequence = batch.sequences[s];
@@ -246,10 +261,14 @@ void Planner::State::makeTiles(const BatchShape &batch) {
       cutRows(context.variants, rows, cuts);
       cutsOf = rows;
     }
-    if (oneRange && cuts.size() == 1)
-      addWhole(sequence, s);
-    else if (rows)
+    if (oneRange && cuts.size() == 1) {
+      while (next < count && batch.sequences[next].queryLen == sequence.queryLen &&
+             !(some && placed[next]))
+        ++next;
+      addWhole(batch, s, next);
+    } else if (rows) {
       addSequence(sequence, s);
+    }
   }
 }
 

@@ -86,16 +86,16 @@ Status Scheduler::complete(const StepResult &result, int64_t nowNs) {
   for (uint32_t i = 0; (failures || lost) && i < flight.rows.size(); ++i)
     if (lost || result.rows[i].failed)
       flight.addSingle(i);
-  fetchEnds(flight);
+  blocks.fetchSpares();
+  for (size_t k = 0; k < std::min(kEndsAhead, flight.single.size()); ++k)
+    fetchEnd(flight.rows[flight.single[k]]);
+  // Of a steady request, that has the table slot as long as this step is not completed: the row
+  // ends a block; or was not steady yet when it was written.
+  auto isSteady = [&](size_t i) {
+    return newestTokens.writtenTo(flight.rows[i].tableSlot) && !lost && !result.rows[i].failed;
+  };
   auto completeSingle = [&](size_t i) {
     const step::Row &row = flight.rows[i];
-    // Of a steady request, that has the table slot as long as this step is not completed: the row
-    // ends a block; or was not steady yet when it was written.
-    if (newestTokens.writtenTo(row.tableSlot) && !lost && !result.rows[i].failed) {
-      completeSteady(flight, i, i + 1, result, nowNs);
-      completeEnd(row);
-      return;
-    }
     // Else it ended while the row was in flight.
     bool wanted = find({row.request, row.generation});
     wanted |= mutant(SchedulerMutant::EndedRowsCount) &&
@@ -116,8 +116,11 @@ Status Scheduler::complete(const StepResult &result, int64_t nowNs) {
   size_t from = 0;
   for (size_t k = 0; k < flight.single.size(); ++k) {
     size_t i = flight.single[k];
-    completeSteady(flight, from, i, result, nowNs);
-    completeSingle(i);
+    if (k + kEndsAhead < flight.single.size())
+      fetchEnd(flight.rows[flight.single[k + kEndsAhead]]);
+    bool steady = isSteady(i);
+    completeSteady(flight, from, i + steady, result, nowNs);
+    steady ? completeEnd(flight.rows[i]) : completeSingle(i);
     from = i + 1;
   }
   completeSteady(flight, from, flight.rows.size(), result, nowNs);

@@ -17,6 +17,7 @@ public:
   uint32_t size() const { return uint32_t(entries.size()); }
   bool contains(uint32_t slot) const { return places[slot] != kAbsent; }
   uint32_t top() const { return entries[0].slot; }
+  uint64_t topTie() const { return entries[0].tie; }
   uint64_t topKey() const { return entries[0].key; }
 
   void push(uint32_t slot, uint64_t key, uint64_t tie) {

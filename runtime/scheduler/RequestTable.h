@@ -154,8 +154,9 @@ public:
     Written &to = written[slot];
     uint32_t count = known - to.count, first = newest + completing + 1 - count;
     taken[0] = to.last;
-    for (uint32_t i = 0; i < count; ++i)
-      taken[i + 1] = ring[size_t((first + i) & mask) * slots + slot];
+    const kv::Token *from = ring.data() + slot;
+    for (uint32_t i = 0, step = first; i < count; ++i, ++step)
+      taken[i + 1] = from[size_t(step & mask) * slots];
     std::copy_n(taken.begin() + 1, count, to.end);
     to = {to.end + count, taken[count], known};
     return {taken.data(), count};

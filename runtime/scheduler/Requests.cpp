@@ -316,8 +316,8 @@ RequestHandle Scheduler::ward() const {
 }
 
 uint32_t Scheduler::agedWaiter() const {
-  const IndexedHeap &waiters = byArrival ? queue : ages;
-  if (waiters.empty() || !aged(requests[waiters.top()]) || mutant(SchedulerMutant::AgedPassed))
+  if (queue.empty() || mutant(SchedulerMutant::AgedPassed))
     return Request::kNone;
-  return waiters.top();
+  uint32_t slot = byArrival ? queue.top() : ages.top();
+  return aged(requests[slot]) ? slot : Request::kNone;
 }

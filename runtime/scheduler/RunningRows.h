@@ -18,6 +18,7 @@ public:
   void reserve(uint32_t most) {
     slots.reserve(most);
     until.reserve(most);
+    blocks.reserve(most);
     rows.reserve(most);
     ends.reserve(most);
   }
@@ -33,6 +34,7 @@ public:
   void add(uint32_t slot) {
     slots.push_back(slot);
     until.push_back(0);
+    blocks.push_back(0);
     rows.push_back(0);
     ends.push_back(0);
   }
@@ -40,6 +42,7 @@ public:
   void remove(uint32_t position) {
     slots.erase(slots.begin() + position);
     until.erase(until.begin() + position);
+    blocks.erase(blocks.begin() + position);
     rows.erase(rows.begin() + position);
     ends.erase(ends.begin() + position);
   }
@@ -50,10 +53,14 @@ public:
     rows[position] = row;
     ++steady;
   }
-  /// Nothing happens to it in the steps before this one.
-  void setNext(uint32_t position, uint32_t step) { until[position] = step; }
+  /// No plan of a step before `step` looks at it, and of the rows before the one of `block` none
+  /// ends a block or lets a page go.
+  void setNext(uint32_t position, uint32_t step, uint32_t block) {
+    until[position] = step;
+    blocks[position] = block;
+  }
   void endSteady(uint32_t position) {
-    until[position] = 0;
+    until[position] = blocks[position] = 0;
     --steady;
   }
   uint32_t steadyCount() const { return steady; }
@@ -69,10 +76,19 @@ public:
     for (uint32_t i = begin; i < end; ++i)
       rows[i] = first + (i - begin);
   }
-  /// The first position from `begin` on that is not steady, or something happens to it in the step;
-  /// `size` where there is none. Looks at several at a time: nearly all are steady.
+  /// The first position from `begin` on that is not steady, or the step's plan looks at it; `size`
+  /// where there is none.
   uint32_t firstDue(uint32_t begin, uint32_t step) const {
-    const uint32_t *due = until.data();
+    return firstOf(until.data(), begin, step);
+  }
+  /// The same of those whose row of the step ends a block or lets a page go.
+  uint32_t firstBlock(uint32_t begin, uint32_t step) const {
+    return firstOf(blocks.data(), begin, step);
+  }
+
+private:
+  /// Looks at several at a time: nearly all are steady.
+  uint32_t firstOf(const uint32_t *due, uint32_t begin, uint32_t step) const {
     uint32_t i = begin, count = size();
 #if defined(__SSE2__)
     constexpr uint32_t kTogether = 16;
@@ -84,8 +100,6 @@ public:
       ++i;
     return i;
   }
-
-private:
 #if defined(__SSE2__)
   /// A bit for each that is at most `step`.
   static uint32_t dueOf16(const uint32_t *due, uint32_t step) {
@@ -101,9 +115,11 @@ private:
 #endif
 
   std::vector<uint32_t> slots;
-  std::vector<uint32_t> until; ///< of steady ones, the next step that looks at them; else 0
-  std::vector<uint32_t> rows;  ///< of steady ones, in the newest step
-  std::vector<uint32_t> ends;  ///< of steady ones, the first step in which they cannot be
+  // Of steady ones; 0 of others.
+  std::vector<uint32_t> until;  ///< the next step whose plan looks at them
+  std::vector<uint32_t> blocks; ///< the next step whose row ends a block or lets a page go
+  std::vector<uint32_t> rows;   ///< their rows in the newest step
+  std::vector<uint32_t> ends;   ///< the first step in which they cannot be steady
   uint32_t steady = 0;
 };
 

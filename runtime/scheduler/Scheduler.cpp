@@ -90,9 +90,10 @@ Scheduler::Scheduler(const SchedulerOptions &options, kv::BlockManager &manager,
     : config(options), blocks(manager), listener(listener), policy(makePolicy(options.policy)),
       requests(size_t(options.maxWaiting) + options.maxRunning),
       newestTokens(manager.options().maxSequences, options.stepsInFlight),
-      queue(uint32_t(requests.size())), ages(uint32_t(requests.size())),
-      byArrival(options.policy == PolicyKind::Fcfs), deadlines(uint32_t(requests.size())),
-      writer(capacitiesOf(options, manager.options())), flights(options.stepsInFlight) {
+      queue(uint32_t(requests.size()), options.policy == PolicyKind::Fcfs),
+      ages(uint32_t(requests.size())), byArrival(options.policy == PolicyKind::Fcfs),
+      deadlines(uint32_t(requests.size())), writer(capacitiesOf(options, manager.options())),
+      flights(options.stepsInFlight) {
   if (!config.chunkTokens || config.chunkTokens > config.tokenBudget)
     config.chunkTokens = config.tokenBudget;
   freeSlots.reserve(requests.size());

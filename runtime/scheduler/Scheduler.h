@@ -31,7 +31,6 @@
 
 #include "runtime/kv/BlockManager.h"
 #include "runtime/metrics/Metrics.h"
-#include "runtime/scheduler/IndexedHeap.h"
 #include "runtime/scheduler/Policy.h"
 #include "runtime/scheduler/Request.h"
 #include "runtime/scheduler/RequestTable.h"
@@ -39,6 +38,7 @@
 #include "runtime/scheduler/StepResult.h"
 #include "runtime/scheduler/StepWriter.h"
 #include "runtime/scheduler/TokenMemory.h"
+#include "runtime/scheduler/WaitQueue.h"
 
 #include <array>
 #include <memory>
@@ -240,7 +240,8 @@ private:
     return newestRows[runningRows.row(position)];
   }
   void fetchDue() const;
-  void fetchEnds(const Flight &flight) const;
+  void fetchEnd(const step::Row &row) const;
+  static constexpr size_t kEndsAhead = 8; ///< rows: as many as the first cache loads at a time
   uint32_t nextBase(uint32_t position) const;
   void completeSteady(const Flight &flight, size_t begin, size_t end, const StepResult &result,
                       int64_t nowNs);
@@ -321,7 +322,7 @@ private:
   std::vector<uint32_t> freeSlots;
   TokenMemory tokenMemory;
   RunningRows runningRows;
-  IndexedHeap queue;                                ///< waiting, in the policy's order
+  WaitQueue queue;                                  ///< waiting, in the policy's order
   IndexedHeap ages;                                 ///< the same in the order of arrival, ...
   bool byArrival = false;                           ///< ... unless the queue has it
   IndexedHeap deadlines;                            ///< of all that have one

@@ -41,14 +41,15 @@ bool Scheduler::beginSteady(uint32_t position) {
   request.steady = true;
   uint32_t next = uint32_t(request.lastStep) + 1, steps = end - std::min(base, end);
   runningRows.beginSteady(position, next + (request.plainEnd - base), request.lastRow);
-  runningRows.setNext(position, next + steps);
+  runningRows.setNext(position, next + steps, next + steps);
   newestTokens.begin(request.sequence.slot, request.memory, request.knownTokens);
   return true;
 }
 
-/// In the plan of a step with a row of it that needs a page, ends a block or lets a page go, or
-/// when its tokens have to be written. False where it cannot stay steady: its answer may end; or
-/// steps are in flight, and nobody knows what the block manager will want when they have completed.
+/// In the plan of a step with a row of it that needs a page, or when its tokens have to be written;
+/// where several steps may be in flight, also if the row ends a block or lets a page go. False
+/// where it cannot stay steady: its answer may end; or steps are in flight, and nobody knows what
+/// the block manager will want when they have completed.
 bool Scheduler::goOnSteady(uint32_t position) {
   uint32_t step = blocks.currentStep(), end = runningRows.end(position);
   if (flightCount || end <= step - mutant(SchedulerMutant::SteadyTooLong))
@@ -63,10 +64,12 @@ bool Scheduler::goOnSteady(uint32_t position) {
   uint32_t pages = blocks.steadyCapacity(slot), plain = blocks.steadyPlainEnd(slot);
   if (base >= pages)
     unreserved.push_back({.request = row.request, .tableSlot = slot});
-  uint32_t next = step;
-  if (base < plain) // else it is looked at when it is written, and when it completes
-    next += base < pages ? std::min({pages - base, plain - base, most - unwritten, end - step}) : 1;
-  runningRows.setNext(position, next);
+  uint32_t has = base < pages ? pages : blocks.steadyCapacityBehind(slot);
+  uint32_t next = step + std::min({has - base, most - unwritten, end - step});
+  uint32_t block = step + std::min(plain - std::min(base, plain), end - step);
+  // A row that ends a block is looked at when it is written and when it completes, and what follows
+  // from it in the plan of the next step.
+  runningRows.setNext(position, flights.size() > 1 ? std::min(next, block) : next, block);
   return true;
 }
 
@@ -121,18 +124,14 @@ void Scheduler::fetchDue() const {
   }
 }
 
-/// Of rows that something happens to when they complete: blocks and answers that end.
-void Scheduler::fetchEnds(const Flight &flight) const {
-  blocks.fetchSpares();
-  for (uint32_t i : flight.single) {
-    const step::Row &row = flight.rows[i];
-    if (row.phase != step::Phase::Decode)
-      continue;
-    blocks.fetchCommit(row.tableSlot);
-    newestTokens.fetch(row.tableSlot);
-    if (row.outputPosition + 1 >= row.outputLimit)
-      fetchAll(&requests[row.request], sizeof(Request));
-  }
+/// Of a row that something happens to when it completes: a block or an answer ends.
+void Scheduler::fetchEnd(const step::Row &row) const {
+  if (row.phase != step::Phase::Decode)
+    return;
+  blocks.fetchCommit(row.tableSlot);
+  newestTokens.fetch(row.tableSlot);
+  if (row.outputPosition + 1 >= row.outputLimit)
+    fetchAll(&requests[row.request], sizeof(Request));
 }
 
 /// Results [begin, end), whose requests are steady.

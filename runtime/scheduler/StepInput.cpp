@@ -75,18 +75,14 @@ Status StepInput::checkRow(uint32_t index, uint32_t &nextToken, uint32_t &nextDr
   for (uint32_t i = 0; i < tokens.size(); ++i) {
     if (tokens[i].id < 0 && uint64_t(-1 - int64_t(tokens[i].id)) >= referenceArray.size())
       return wrong("a token refers to no reference");
-    uint32_t depth = i;
-    if (verify && i > 0) {
-      step::Draft draft = draftsOf(row)[i - 1];
-      int parent = draft.parent;
-      if (parent < -1 || parent >= int(i) - 1)
-        return wrong("a draft's parent does not stand before it");
-      depth = parent < 0 ? 1 : draftsOf(row)[size_t(parent)].depth + 1u;
-      if (draft.depth != depth)
-        return wrong("a draft is not one deeper than its parent");
-    }
-    if (tokens[i].depth != depth)
-      return wrong("a token's depth is not that of its place");
+    if (!verify || i == 0)
+      continue;
+    step::Draft draft = draftsOf(row)[i - 1];
+    int parent = draft.parent;
+    if (parent < -1 || parent >= int(i) - 1)
+      return wrong("a draft's parent does not stand before it");
+    if (draft.depth != (parent < 0 ? 1 : draftsOf(row)[size_t(parent)].depth + 1u))
+      return wrong("a draft is not one deeper than its parent");
   }
   return {};
 }

@@ -26,7 +26,7 @@ static_assert(std::endian::native == std::endian::little, "the records are used 
 namespace step {
 
 inline constexpr uint32_t kMagic = 0x5053544c; ///< "LTSP"
-inline constexpr uint16_t kVersion = 2;
+inline constexpr uint16_t kVersion = 3;
 inline constexpr uint32_t kNone = 0xffffffff;
 inline constexpr uint64_t kNoStep = ~uint64_t(0);
 
@@ -87,13 +87,13 @@ static_assert(sizeof(Row) == 64);
 /// KV slots that it fills, at least.
 inline uint32_t leastOf(const Row &row) { return row.phase == Phase::Prefill ? row.tokenCount : 1; }
 
-/// A query token. Its KV slot is the row's base length + its index in the row (linear);
-/// its position is the row's base length + `depth` (equal for siblings of a tree).
+/// A query token. Its KV slot is the row's base length + its index in the row (linear); its
+/// position is the row's base length + its depth: that of its draft, which siblings of a tree
+/// share, else its index.
 struct Token {
   int32_t id = 0; ///< >= 0: a literal; else references[-1 - id]
-  uint32_t depth = 0;
 };
-static_assert(sizeof(Token) == 8);
+static_assert(sizeof(Token) == 4);
 
 /// A token that an earlier step yields: index 0 is the row's last accepted token, 1 + i
 /// the draft i that was made after it.
@@ -155,6 +155,10 @@ public:
 
   std::span<const step::Token> tokensOf(const step::Row &row) const {
     return tokenArray.subspan(row.firstToken, row.tokenCount);
+  }
+  /// Of the row's token `index`.
+  uint32_t depthOf(const step::Row &row, uint32_t index) const {
+    return row.draftCount && index ? draftArray[row.firstDraft + index - 1].depth : index;
   }
   std::span<const step::Draft> draftsOf(const step::Row &row) const {
     return draftArray.subspan(row.firstDraft, row.draftCount);

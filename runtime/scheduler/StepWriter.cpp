@@ -3,9 +3,6 @@
 #include <algorithm>
 #include <cstring>
 #include <numeric>
-#if defined(__SSE2__)
-#include <emmintrin.h>
-#endif
 
 using namespace llmopt::runtime;
 
@@ -58,7 +55,7 @@ void StepWriter::begin(uint64_t stepId, step::Kind kind, uint32_t rows) {
 
 void StepWriter::moveTokens(uint32_t rows) {
   Buffer &buffer = ring[nextBuffer];
-  size_t bytes = size_t(tokenUsed) * sizeof(step::Token), wanted = rowsEnd(rows) + bytes;
+  size_t bytes = tokensEnd(tokenUsed) - rowsEnd(rowRoom), wanted = rowsEnd(rows) + bytes;
   if (wanted > buffer.room)
     buffer.grow(2 * wanted, tokensEnd(tokenUsed));
   std::memmove(buffer.bytes() + rowsEnd(rows), tokenAt(0), bytes);
@@ -88,24 +85,9 @@ void StepWriter::end(Decodes decodes) {
 }
 
 void StepWriter::addTokens(std::span<const kv::Token> ids) {
-  uint32_t depth = lastRow().tokenCount;
+  static_assert(sizeof(kv::Token) == sizeof(step::Token));
   lastRow().tokenCount += uint32_t(ids.size());
-  step::Token *out = newTokens(uint32_t(ids.size()));
-  const kv::Token *id = ids.data();
-  size_t i = 0;
-#if defined(__SSE2__)
-  static_assert(offsetof(step::Token, id) == 0 && offsetof(step::Token, depth) == 4);
-  __m128i depths = _mm_add_epi32(_mm_set1_epi32(int(depth)), _mm_setr_epi32(0, 1, 2, 3));
-  for (; i + 4 <= ids.size(); i += 4) {
-    __m128i four = _mm_loadu_si128(reinterpret_cast<const __m128i *>(id + i));
-    auto *to = reinterpret_cast<__m128i *>(out + i);
-    _mm_storeu_si128(to, _mm_unpacklo_epi32(four, depths));
-    _mm_storeu_si128(to + 1, _mm_unpackhi_epi32(four, depths));
-    depths = _mm_add_epi32(depths, _mm_set1_epi32(4));
-  }
-#endif
-  for (; i < ids.size(); ++i)
-    out[i] = {int32_t(id[i]), depth + uint32_t(i)};
+  std::memcpy(newTokens(uint32_t(ids.size())), ids.data(), ids.size_bytes());
 }
 
 void StepWriter::setTables(const kv::StepTables &tables) {
@@ -131,6 +113,8 @@ std::span<const uint8_t> StepWriter::finish() {
   head.tableSlots = capacities.tableSlots;
   head.tokenCount = tokenUsed;
   size_t written = tokensEnd(tokenUsed);
+  if (tokenUsed % 2)
+    tokenAt(0)[tokenUsed] = {};
   uint64_t total = written;
   auto count = [&](auto &array, uint32_t &field) {
     field = uint32_t(array.size());

@@ -106,7 +106,7 @@ public:
   private:
     friend class StepWriter;
     step::Row &addToken(int32_t id) {
-      *token++ = {id, 0};
+      *token++ = {id};
       row->firstToken = nextToken++;
       row->tokenCount = 1;
       row->firstDraft = firstDraft;
@@ -123,15 +123,15 @@ public:
   /// At most `count` of them; nothing else is added before `end`.
   Decodes beginDecodes(uint32_t count);
   void end(Decodes decodes);
-  /// `ids` as literals, at depths 0, 1, ...
+  /// `ids` as literals.
   void addTokens(std::span<const kv::Token> ids);
-  void addReference(step::Reference reference, uint32_t depth) {
-    *newTokens(1) = {-1 - int32_t(references.size()), depth};
+  void addReference(step::Reference reference) {
+    *newTokens(1) = {-1 - int32_t(references.size())};
     references.push_back(reference);
     ++lastRow().tokenCount;
   }
-  void addLiteral(kv::Token id, uint32_t depth) {
-    *newTokens(1) = {int32_t(id), depth};
+  void addLiteral(kv::Token id) {
+    *newTokens(1) = {int32_t(id)};
     ++lastRow().tokenCount;
   }
   void addDraft(step::Draft draft) {
@@ -191,8 +191,9 @@ private:
   step::Token *tokenAt(uint32_t index) {
     return reinterpret_cast<step::Token *>(ring[nextBuffer].bytes() + rowsEnd(rowRoom)) + index;
   }
+  /// With what fills the last 8 bytes.
   size_t tokensEnd(uint32_t count) const {
-    return rowsEnd(rowRoom) + size_t(count) * sizeof(step::Token);
+    return rowsEnd(rowRoom) + ((size_t(count) * sizeof(step::Token) + 7) & ~size_t(7));
   }
   step::Token *newTokens(uint32_t count) {
     if (tokensEnd(tokenUsed + count) > ring[nextBuffer].room) [[unlikely]]

@@ -2,6 +2,7 @@
 #include "runtime/scheduler/Mutants.h"
 #include "runtime/scheduler/Scheduler.h"
 
+#include <cstddef>
 #include <cstring>
 #include <vector>
 
@@ -14,9 +15,9 @@ void Scheduler::writeDrafts(const Request &request, const PlannedRow &planned) {
     uint16_t depth = parent < 0 ? 1 : uint16_t(writer.draftDepth(uint32_t(parent)) + 1);
     writer.addDraft({parent, depth});
     if (fromHost)
-      writer.addLiteral(draftTokens[planned.firstDraft + i], depth);
+      writer.addLiteral(draftTokens[planned.firstDraft + i]);
     else
-      writer.addReference({request.lastStep, request.lastRow, 1 + i}, depth);
+      writer.addReference({request.lastStep, request.lastRow, 1 + i});
   }
 }
 
@@ -53,9 +54,9 @@ void Scheduler::writeRow(const PlannedRow &planned, Flight &flight) {
     writer.addTokens(request.tokens().subspan(request.leastLength(), planned.tokens));
   } else {
     if (predecessor && !mutant(SchedulerMutant::StaleToken))
-      writer.addReference({request.lastStep, request.lastRow, 0}, 0);
+      writer.addReference({request.lastStep, request.lastRow, 0});
     else
-      writer.addLiteral(request.newest, 0);
+      writer.addLiteral(request.newest);
     if (planned.drafts)
       writeDrafts(request, planned);
   }
@@ -75,6 +76,25 @@ void Scheduler::writeRow(const PlannedRow &planned, Flight &flight) {
   flight.single.push_back(index);
 }
 
+/// What a steady request's row is behind `old`, a token later. Four numbers at a time: written one
+/// by one, each would be read again from where it was just stored.
+static void followRow(step::Row &row, const step::Row &old, uint32_t ago, uint32_t predecessor,
+                      uint32_t firstToken) {
+  using Four = uint32_t __attribute__((vector_size(16)));
+  static_assert(offsetof(step::Row, predecessorAgo) == 8 &&
+                offsetof(step::Row, predecessorRow) == 12 &&
+                offsetof(step::Row, firstToken) == 28 && offsetof(step::Row, tokenCount) == 32 &&
+                offsetof(step::Row, baseLength) == 36 && offsetof(step::Row, lengthBound) == 40 &&
+                offsetof(step::Row, outputPosition) == 44);
+  Four part[4];
+  std::memcpy(part, &old, sizeof(part));
+  part[0][2] = ago;
+  part[0][3] = predecessor;
+  part[1][3] = firstToken;
+  part[2] += Four{0, 1, 1, 1};
+  std::memcpy(&row, part, sizeof(part));
+}
+
 /// Rows of steady requests: what they were in the newest step, a token later. `kBehind`: that step
 /// is in flight, so the tokens are what it yields.
 template <bool kBehind>
@@ -90,17 +110,11 @@ void Scheduler::writeSteady(uint32_t begin, uint32_t end, StepWriter::Decodes &d
   for (uint32_t i = begin; i < end; ++i) {
     uint32_t last = runningRows.row(i), done = i - begin;
     const step::Row &old = before[last];
-    step::Row &row = out[done] = old;
-    row.predecessorAgo = kBehind;
-    row.predecessorRow = kBehind ? last : step::kNone;
-    row.firstToken = firstToken + done;
-    row.baseLength = old.baseLength + 1;
-    row.lengthBound = old.lengthBound + 1;
-    row.outputPosition = old.outputPosition + 1;
+    uint32_t slot = old.tableSlot;
+    followRow(out[done], old, kBehind, kBehind ? last : step::kNone, firstToken + done);
     if (kBehind)
       reference[done] = {behind, last, 0};
-    token[done] = {kBehind ? -1 - nextReference - int32_t(done) : int32_t(newest[old.tableSlot]),
-                   0};
+    token[done] = {kBehind ? -1 - nextReference - int32_t(done) : int32_t(newest[slot])};
   }
   runningRows.setRows(begin, end, index);
   decodes.advance(end - begin, kBehind ? end - begin : 0);
@@ -148,17 +162,18 @@ void Scheduler::writeRows(Flight &flight) {
       flightCount ? writeSteady<true>(begin, end, decodes)
                   : writeSteady<false>(begin, end, decodes);
   };
-  for (uint32_t i = 0; i < runningRows.size(); ++i) {
-    uint32_t next = runningRows.firstDue(i, uint32_t(flight.step));
-    writeRun(i, next);
-    if ((i = next) == runningRows.size())
-      break;
-    if (runningRows.isSteady(i)) { // its block ends, or a page may go
-      flight.single.push_back(writer.rowCount() + decodes.rowsWritten());
-      writeRun(i, i + 1);
-      runningRows.setNext(i, uint32_t(flight.step) + 1);
+  for (uint32_t i = 0, run = 0; run < runningRows.size(); ++i) {
+    i = runningRows.firstBlock(i, uint32_t(flight.step));
+    if (i < runningRows.size() && runningRows.isSteady(i)) { // its block ends, or a page may go
+      flight.single.push_back(writer.rowCount() + decodes.rowsWritten() + (i - run));
+      runningRows.setNext(i, uint32_t(flight.step) + 1, uint32_t(flight.step) + 1);
+      blocks.fetchSequence(newestRow(i).tableSlot);
       continue;
     }
+    writeRun(run, i);
+    run = i + 1;
+    if (i == runningRows.size())
+      break;
     if (planned == plannedInOrder || plan[planned].slot != runningRows[i])
       continue;
     const PlannedRow &row = plan[planned++];

@@ -35,7 +35,7 @@ static void readStep(const uint8_t *data, size_t size) {
        {&head.rowCount, &head.tokenCount, &head.referenceCount, &head.logitCount, &head.draftCount,
         &head.deltaCount, &head.pageCount, &head.copyCount, &head.freeCount, &head.waitCount})
     *count %= 8;
-  size_t arrays = head.rowCount * sizeof(step::Row) + head.tokenCount * sizeof(step::Token) +
+  size_t arrays = head.rowCount * sizeof(step::Row) + (head.tokenCount + 1) / 2 * 8 +
                   head.referenceCount * sizeof(step::Reference) + (head.logitCount + 1) / 2 * 8 +
                   (head.draftCount + 1) / 2 * 8 +
                   (head.deltaCount * sizeof(step::Delta) + 7) / 8 * 8 +

@@ -66,8 +66,9 @@ private:
 
   /// Finds the tile at a position.
   void seek(uint64_t target) {
-    while (block < blocks.size() && target >= blockStart + blocks[block].cost * kvHeads) {
-      blockStart += blocks[block].cost * kvHeads;
+    for (uint64_t end;
+         block < blocks.size() && target >= (end = blockStart + blocks[block].cost * kvHeads);) {
+      blockStart = end;
       blockPlace += uint64_t{tilesOf(blocks[block])} *
                     TupleSizes<Tuples>::units(blocks[block], context.facts);
       ++block;

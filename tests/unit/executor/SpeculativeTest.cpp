@@ -265,10 +265,10 @@ TEST(SpeculativeTree, OfAStepIsRefusedWithTheReason) {
   row.outputLimit = 3;
   row.phase = step::Phase::Verify;
   row.flags = step::kSamples;
-  writer.addLiteral(1, 0);
+  writer.addLiteral(1);
   for (kv::Token draft : {2, 3}) {
     writer.addDraft({-1, 1});
-    writer.addLiteral(draft, 1);
+    writer.addLiteral(draft);
   }
   writer.wantLogits(3);
   ASSERT_TRUE(server.executor->submit(writer.finish(), 0).ok());

@@ -175,8 +175,9 @@ TEST(Async, ATreeOfDraftsIsWrittenWithDepthsAndItsBranchMovesLater) {
     auto input = StepInput::parse(story.lastBytes);
     ASSERT_TRUE(input.ok()) << input.status().toString();
     std::vector<uint32_t> depths;
-    for (const step::Token &token : input->tokens())
-      depths.push_back(token.depth);
+    for (const step::Row &row : input->rows())
+      for (uint32_t i = 0; i < row.tokenCount; ++i)
+        depths.push_back(input->depthOf(row, i));
     EXPECT_EQ(depths, (std::vector<uint32_t>{0, 1, 1, 2, 2, 2}));
     story.runOut();
     story.expectAnswer('A', 40);
