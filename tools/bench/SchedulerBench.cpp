@@ -10,7 +10,8 @@
 // many run as may. Then there is a place for whoever follows one that has ended, and no other: a
 // burst would end as a burst, and stay one for ever. Long prompts stand in the queue behind every
 // 64 short ones, which is what 16 chunks take, so one follows the other. The counts that were met
-// are printed, with the least and the most of a step.
+// are printed, with the least and the most of a step. With several steps in flight they spread: who
+// is preempted comes back later.
 //
 // Two steps in 16 do more than that: one admits a long prompt of 32,768 tokens, the other one's end
 // gives 2,048 pages back. They are printed apart, and are not in the mix's figures.
@@ -78,8 +79,8 @@ struct Bench : Settings, RequestListener, TokenSource {
     return request * 100003u % (1u << 30) + position;
   }
 
-  /// Steps from a request's admission until its place is free again, which is known when the last
-  /// of its `running / 4` rows has completed: a step later for each other one in flight.
+  /// Of short requests among the running. A place is free again when the last of `running / 4` rows
+  /// is known to have completed: a step later for each other one in flight.
   uint32_t shortPlaces() const { return running + kEnds * (inFlight - 1); }
   uint32_t answerTokens() const { return running / kEnds; }
   bool filling() const { return made < shortPlaces(); }
