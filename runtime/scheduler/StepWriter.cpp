@@ -87,7 +87,8 @@ void StepWriter::end(Decodes decodes) {
 void StepWriter::addTokens(std::span<const kv::Token> ids) {
   static_assert(sizeof(kv::Token) == sizeof(step::Token));
   lastRow().tokenCount += uint32_t(ids.size());
-  std::memcpy(newTokens(uint32_t(ids.size())), ids.data(), ids.size_bytes());
+  void *out = newTokens(uint32_t(ids.size()));
+  std::memcpy(out, ids.data(), ids.size_bytes());
 }
 
 void StepWriter::setTables(const kv::StepTables &tables) {

@@ -51,8 +51,9 @@ TEST(WaitQueue, GivesTheSameAsASortedSet) {
       ASSERT_EQ(queue.size(), sorted.size());
       ASSERT_EQ(queue.empty(), sorted.empty());
       ASSERT_EQ(queue.contains(slot), inside[slot]);
-      if (!sorted.empty())
+      if (!sorted.empty()) {
         ASSERT_EQ(queue.top(), std::get<2>(*sorted.begin()));
+      }
       uint32_t seen = 0;
       queue.forFirst(5, [&](uint32_t next) { seen += inside[next]; });
       ASSERT_GE(seen, std::min<size_t>(5, sorted.size()));
