@@ -67,6 +67,8 @@ public:
   bool isSteady(uint32_t position) const { return until[position] != 0; }
   /// 0 where it is not steady.
   uint32_t next(uint32_t position) const { return until[position]; }
+  /// The next step whose row of it ends a block or lets a page go.
+  uint32_t block(uint32_t position) const { return blocks[position]; }
   /// Of a steady one.
   uint32_t end(uint32_t position) const { return ends[position]; }
   /// Of a steady one, in the newest step.
@@ -115,7 +117,7 @@ private:
 #endif
 
   std::vector<uint32_t> slots;
-  // Of steady ones; 0 of others.
+  // Of steady ones; the first two are 0 of others.
   std::vector<uint32_t> until;  ///< the next step whose plan looks at them
   std::vector<uint32_t> blocks; ///< the next step whose row ends a block or lets a page go
   std::vector<uint32_t> rows;   ///< their rows in the newest step

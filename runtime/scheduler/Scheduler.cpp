@@ -267,6 +267,11 @@ Status Scheduler::check() const {
           newestTokens.writtenTo(row.tableSlot) > computed + 1 ||
           newestTokens.writtenTo(row.tableSlot) + newestTokens.most() < computed + 1)
         return wrong(slot, "it is not as steady as it should be");
+      // The next step's row begins at `most`.
+      auto stepOf = [&](uint32_t base) { return newestStep + 1 + (base - std::min(base, most)); };
+      if (runningRows.next(position) > stepOf(blocks.steadyCapacity(row.tableSlot)) ||
+          runningRows.block(position) > stepOf(blocks.steadyPlainEnd(row.tableSlot)))
+        return wrong(slot, "no step would look at it where it needs a page or ends a block");
     }
     if (!r.steady && r.newest != r.tokens().back())
       return wrong(slot, "its newest token is not its last");

@@ -3,7 +3,8 @@
 // Where that is the order of arrival, nearly all come in order and leave at the front or, aborted,
 // at the back: they lie in a ring, and coming and going looks at one place. A heap of a thousand
 // is searched at each of its levels instead. Who comes back later than others have come (preempted,
-// or its filter has answered) is in the heap, so that no call takes longer than the heap's.
+// or its filter has answered) is in the heap. So calls take no longer than the heap's, on average:
+// one that finds the ring full closes the gaps of those that left from its middle.
 #pragma once
 
 #include "runtime/scheduler/IndexedHeap.h"
@@ -54,11 +55,11 @@ public:
   }
   /// The slot at place i, in no particular order; not of a queue by arrival.
   uint32_t slotAt(uint32_t i) const { return heap.slotAt(i); }
-  /// Calls visit(slot) for the first `count` in order, or nearly: for fetching them.
+  /// Calls visit(slot) for the first `count` in order, or nearly all of them: for fetching them.
   template <typename Visit> void forFirst(uint32_t count, Visit visit) const {
     count = std::min(count, IndexedHeap::kMostFirst);
     heap.forFirst(count, visit);
-    for (uint32_t at = begin; at != end && count > 0; ++at)
+    for (uint32_t at = begin; at != end && at - begin < kMostLooked && count > 0; ++at)
       if (uint32_t slot = ring[at & mask].slot; slot != kAbsent) {
         visit(slot);
         --count;
@@ -67,6 +68,8 @@ public:
 
 private:
   static constexpr uint32_t kAbsent = UINT32_MAX;
+  static constexpr uint32_t kMostLooked =
+      4 * IndexedHeap::kMostFirst; ///< behind the first are gaps
   struct Entry {
     uint64_t tie = 0;
     uint32_t slot = kAbsent; ///< kAbsent: it has left

