@@ -97,20 +97,23 @@ void setFunctionAttributes(llvm::Module &module, const CpuTargetOptions &options
   }
 }
 
-/// LLVM's strength reduction for loops that compute: it is worth 2 to 6 % of a kernel's time there,
-/// and for the many others a sixth of the time of code generation.
+/// LLVM's strength reduction for the loops of products: without it they take 2 to 6 % longer. For
+/// the many others it is 2 % of a kernel's time, and a fifth of that of code generation.
 struct ReduceStrengthOfProducts : llvm::PassInfoMixin<ReduceStrengthOfProducts> {
-  static bool computes(const llvm::Loop &loop) {
-    return loop.isInnermost() && llvm::any_of(loop.blocks(), [](const llvm::BasicBlock *block) {
-             return llvm::any_of(*block, [](const llvm::Instruction &op) {
-               return llvm::isa<llvm::CallInst>(op) && op.getType()->isVectorTy();
-             });
-           });
+  static bool multiplies(const llvm::Loop &loop) {
+    constexpr int64_t kProducts = 8; // of vectors, in a trip
+    auto isProduct = [](const llvm::Instruction &op) {
+      return llvm::isa<llvm::CallInst>(op) && op.getType()->isVectorTy();
+    };
+    int64_t products = 0;
+    for (const llvm::BasicBlock *block : loop.blocks())
+      products += llvm::count_if(*block, isProduct);
+    return loop.isInnermost() && products >= kProducts;
   }
   llvm::PreservedAnalyses run(llvm::Loop &loop, llvm::LoopAnalysisManager &analyses,
                               llvm::LoopStandardAnalysisResults &results,
                               llvm::LPMUpdater &updater) {
-    if (!computes(loop))
+    if (!multiplies(loop))
       return llvm::PreservedAnalyses::all();
     return llvm::LoopStrengthReducePass().run(loop, analyses, results, updater);
   }
