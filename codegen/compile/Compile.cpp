@@ -6,6 +6,7 @@
 #include "codegen/compile/ProgramFacts.h"
 #include "codegen/cpu/Passes.h"
 #include "passes/Passes.h"
+#include "runtime/base/Heap.h"
 
 #include "mlir/IR/Threading.h"
 #include "mlir/IR/Verifier.h"
@@ -336,6 +337,7 @@ llvm::Expected<bundle::Program> llmopt::compileSpec(func::FuncOp spec,
       return programs.takeError();
     return std::move(programs->front());
   }
+  runtime::keepFreedHeap();
   FirstDiagnostic diagnostics(spec.getContext());
   llvm::Expected<Lowered> lowered = lowerSpec(spec, options, diagnostics);
   if (!lowered)

@@ -1,6 +1,7 @@
 #include "codegen/cuda/nvrtc/Nvrtc.h"
 
 #include "runtime/base/DynamicLibrary.h"
+#include "runtime/base/Heap.h"
 
 #include <algorithm>
 #include <atomic>
@@ -219,6 +220,7 @@ StatusOr<CompiledKernel> Nvrtc::compile(const KernelSource &source) const {
   StatusOr<CudaArch> wanted = CudaArch::parse(source.arch);
   if (!wanted)
     return wanted.status();
+  runtime::keepFreedHeap();
   CompiledKernel kernel;
   kernel.arch = source.arch;
   if (!std::binary_search(api->archs.begin(), api->archs.end(), wanted->number())) {
