@@ -110,4 +110,27 @@ def TileGpuSync : Pass<"tile-gpu-sync", "::mlir::func::FuncOp"> {
   let dependentDialects = ["::llmopt::tile::TileDialect", "::mlir::scf::SCFDialect"];
 }
 
+def TileGpuNarrowIndices : Pass<"tile-gpu-narrow-indices", "::mlir::func::FuncOp"> {
+  let summary = "count in 32 bits what fits them";
+  let description = [{
+    Rows, keys, positions and tiles of an item fit 32 bits, and a GPU adds and compares 64 in two
+    steps and two registers. Ranges follow from `tile.range` at what is read from a plan
+    (runtime/bundle/WorkItem.h names the limits) through arithmetic, loops and the elements of
+    maps. An operation on `index` whose operands and result all fit becomes one on i32; so do a
+    loop's bounds and what it carries. What multiplies a stride or is added to an offset of
+    64 bits becomes an `index` before.
+    ```mlir
+    %word = memref.load %rows[%at] {tile.range = array<i64: 0, 536870911>}
+    %row = arith.index_castui %word : i32 to index
+    %next = arith.addi %row, %c1 : index
+    %offset = arith.muli %next, %stride : index
+    // becomes
+    %next = arith.addi %word, %c1_i32 : i32
+    %wide = arith.index_cast %next : i32 to index
+    %offset = arith.muli %wide, %stride : index
+    ```
+  }];
+  let dependentDialects = ["::mlir::arith::ArithDialect"];
+}
+
 #endif

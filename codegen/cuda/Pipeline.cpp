@@ -27,6 +27,7 @@ void buildTileToGpuPipeline(OpPassManager &manager, const BlockShape &shape) {
   function.addPass(createTileGpuPipeline({shape.stages, shape.readsAhead}));
   function.addPass(createTileGpuAllocate({shape.sharedBudget}));
   function.addPass(createTileGpuSync());
+  function.addPass(createTileGpuNarrowIndices());
 }
 
 namespace {

@@ -1,7 +1,10 @@
 // See KernelBuilder.h.
 #include "passes/attn/KernelBuilder.h"
 
+#include "dialect/tile/RangeAttr.h"
+
 #include "llvm/ADT/StringExtras.h"
+#include "llvm/ADT/StringSwitch.h"
 
 #include <limits>
 
@@ -155,6 +158,18 @@ std::string KernelBuilder::constantName(StringRef record, StringRef name) {
   return snakeCase(record) + "::" + snakeCase(name);
 }
 
+/// What a plan's number can be, least and most, where there is a limit.
+static std::optional<std::array<int64_t, 2>> rangeOf(StringRef field, int64_t kvHeads) {
+  using Range = std::optional<std::array<int64_t, 2>>;
+  return llvm::StringSwitch<Range>(field)
+      .Cases({"firstRow", "rowCount", "row"}, Range({0, bundle::kMaxRows}))
+      .Cases({"keyBegin", "keyEnd", "keyLen", "queryLen"}, Range({0, bundle::kMaxLength}))
+      .Case("position", Range({-bundle::kMaxLength, bundle::kMaxLength}))
+      .Case("kvHead", Range({0, kvHeads - 1}))
+      .Case("flags", Range({0, bundle::kMixedSequences}))
+      .Default(std::nullopt);
+}
+
 Value KernelBuilder::field(BufferRole role, Value record, const RecordField &field) {
   Value place = mul(record, idx(field.bytes / field.size));
   place.getDefiningOp()->setAttr(tile::kConstantAttr,
@@ -167,6 +182,9 @@ Value KernelBuilder::field(BufferRole role, Value record, const RecordField &fie
   std::string name = (role == BufferRole::Rows ? "entry_" : "") + snakeCase(field.field);
   auto raw = memref::LoadOp::create(b, named(name), pointer(role), index);
   raw->setAttr(tile::kConstantAttr, b.getStringAttr(constantName(field.record, field.field)));
+  attn::AttentionOp attention = signature.attention;
+  if (auto range = rangeOf(field.field, attention ? attention.getKvHeads() : 1))
+    raw->setAttr(tile::kRangeAttr, b.getDenseI64ArrayAttr(*range));
   if (field.isSigned)
     return arith::IndexCastOp::create(b, loc, b.getIndexType(), raw);
   return arith::IndexCastUIOp::create(b, loc, b.getIndexType(), raw);

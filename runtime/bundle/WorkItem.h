@@ -15,6 +15,12 @@ namespace llmopt::bundle {
 /// it was compiled against; the runtime refuses any other by name.
 inline constexpr uint32_t kAbiVersion = 2;
 
+/// Limits of a plan: keys or queries of a sequence, and packed rows of a batch. The planner refuses
+/// more. Kernels count rows, keys and positions in 32 bits: the sum of two, and some tiles beyond
+/// the end, fit.
+inline constexpr int64_t kMaxLength = (int64_t{1} << 29) - 1;
+inline constexpr int64_t kMaxRows = (int64_t{1} << 29) - 1;
+
 /// WorkItem::flags: rows of several sequences, which share the item's keys. Their entries count
 /// queries from the start of the ragged array, in no order of positions; the item's sequence
 /// record stands for their common keys.

@@ -23,8 +23,9 @@ using bundle::Program;
 
 namespace {
 
+using bundle::kMaxLength, bundle::kMaxRows;
+
 constexpr uint64_t kMaxU32 = std::numeric_limits<uint32_t>::max();
-constexpr int64_t kMaxLength = std::numeric_limits<int32_t>::max();
 constexpr uint32_t kMaxWorkers = 1u << 16;
 
 /// Rows must be computed alike whatever else is in the batch: key tiles of one
@@ -52,11 +53,11 @@ Status checkBatch(const BatchShape &batch, uint32_t group, std::vector<uint32_t>
                              "allowed",
                              s, sequence.queryLen, sequence.keyLen, kMaxLength);
     rows += static_cast<uint64_t>(sequence.queryLen) * group;
-    if (rows > kMaxU32)
+    if (rows > uint64_t{kMaxRows})
       return makeStatus(StatusCode::ResourceExhausted,
                         "batch has more than {} packed rows (queries times {} query "
                         "heads of a group) up to sequence {}; use a smaller batch",
-                        kMaxU32, group, s);
+                        kMaxRows, group, s);
   }
   firstRows.back() = static_cast<uint32_t>(rows);
   return {};

@@ -21,6 +21,10 @@ namespace llmopt::cuda {
 /// operation have a fused location, one part each.
 llvm::StringRef nameOf(mlir::Value value);
 
+/// An index that is a number of 32 bits, and is printed as that; arithmetic with others of 64 needs
+/// a cast (see tile-gpu-narrow-indices).
+bool isWidened(mlir::Value value);
+
 class Printer {
 public:
   explicit Printer(mlir::func::FuncOp kernel);
@@ -54,8 +58,12 @@ private:
   // Scalars (Scalars.cpp).
   mlir::LogicalResult scalar(mlir::Operation *op);
   mlir::FailureOr<Expression> scalarExpression(mlir::Operation *op);
+  /// An index that fits an int, as one.
+  Expression asInt(mlir::Value value);
   /// A map's row or column over a constant, or the rest of that, by the digits of its layout.
   std::optional<Expression> partOfCoordinate(mlir::Operation *op);
+  /// A map's column less something.
+  std::optional<Expression> lessThanColumn(mlir::Operation *op, const Expression &less);
   mlir::LogicalResult print(mlir::memref::LoadOp load);
   mlir::LogicalResult print(mlir::memref::StoreOp store);
 
@@ -89,6 +97,14 @@ private:
     std::string to, from, rest; ///< arguments
   };
   CopyText textOf(tile::CopyAsyncOp copy);
+  /// A copy of one row, in a loop of a row a turn.
+  struct TurnText {
+    std::string guard, parameters, type, to, place, from, rest;
+    RowText at;
+    bool joins(const TurnText &other) const;
+  };
+  mlir::FailureOr<TurnText> textOfTurn(tile::CopyAsyncOp copy, llvm::StringRef row,
+                                       llvm::SmallVectorImpl<mlir::Value> &made);
 
   // Shared memory and products (Shared.cpp).
   mlir::LogicalResult print(tile::PutOp put);

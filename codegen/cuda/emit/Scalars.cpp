@@ -167,14 +167,38 @@ static Expression asUnsigned(Type type, const Expression &e) {
   return {std::string(name) + "(" + e.text + ")"};
 }
 
+bool llmopt::cuda::isWidened(Value value) {
+  auto cast = value.getDefiningOp<arith::IndexCastOp>();
+  return cast && cast.getIn().getType().isInteger(32) && !isa<NameLoc>(cast.getLoc());
+}
+
+Expression Printer::asInt(Value value) {
+  return isWidened(value) ? use(value) : Expression{"int(" + use(value).text + ")"};
+}
+
+static Value withoutCasts(Value value) {
+  while (auto cast = value.getDefiningOp<arith::IndexCastOp>())
+    value = cast.getIn();
+  return value;
+}
+
+/// What differs between a thread's elements comes last: the rest is computed once for all.
+std::optional<Expression> Printer::lessThanColumn(Operation *op, const Expression &less) {
+  if (!current || !isa<arith::SubIOp>(op) || !op->getResult(0).getType().isInteger(32) ||
+      withoutCasts(op->getOperand(0)) != current->map.getColumnIndex())
+    return std::nullopt;
+  Expression ofThread = threadPart(current->space, tile::LayoutDim::Column);
+  Expression ofElement =
+      coordinate(current->space.registers, tile::LayoutDim::Column, current->index);
+  return sum(binary(ofThread, "-", less, Precedence::Sum), ofElement);
+}
+
 std::optional<Expression> Printer::partOfCoordinate(Operation *op) {
   IntegerAttr divisor;
   if (!current || !isa<arith::DivUIOp, arith::RemUIOp>(op) ||
       !matchPattern(op->getOperand(1), m_Constant(&divisor)) || divisor.getInt() <= 0)
     return std::nullopt;
-  Value value = op->getOperand(0);
-  while (auto cast = value.getDefiningOp<arith::IndexCastOp>())
-    value = cast.getIn();
+  Value value = withoutCasts(op->getOperand(0));
   bool isRow = value == current->map.getRowIndex();
   if (!isRow && value != current->map.getColumnIndex())
     return std::nullopt;
@@ -190,7 +214,7 @@ std::optional<Expression> Printer::partOfCoordinate(Operation *op) {
 FailureOr<Expression> Printer::scalarExpression(Operation *op) {
   SmallVector<Expression> in;
   for (Value operand : op->getOperands())
-    in.push_back(use(operand));
+    in.push_back(isWidened(operand) ? Expression{"i64(" + use(operand).text + ")"} : use(operand));
   Type type = op->getResult(0).getType();
   StringRef name = op->getName().getStringRef();
   auto cast = [&](StringRef to, const Expression &e) {
@@ -286,11 +310,13 @@ FailureOr<Expression> Printer::scalarExpression(Operation *op) {
   if (isa<arith::FloorDivSIOp, arith::CeilDivSIOp, arith::MinSIOp, arith::MaxSIOp>(op)) {
     // A literal gets the other operand's type.
     for (auto [i, operand] : llvm::enumerate(op->getOperands()))
-      if (matchPattern(operand, m_Constant()))
+      if (matchPattern(operand, m_Constant()) && !type.isInteger(32))
         in[i] = cast(typeName(type), in[i]);
   }
   if (auto constant = op->getAttrOfType<StringAttr>(tile::kConstantAttr))
     in[1] = {constant.getValue().str()};
+  if (std::optional<Expression> part = lessThanColumn(op, in.size() > 1 ? in[1] : number(0)))
+    return *part;
   if (std::optional<Operator> known = infix(name)) {
     Expression e = binary(in[0], known->symbol, in[1], known->precedence);
     if (type.isInteger(8) || type.isInteger(16))
@@ -363,6 +389,10 @@ FailureOr<Expression> Printer::scalarExpression(Operation *op) {
 LogicalResult Printer::scalar(Operation *op) {
   if (op->getNumResults() != 1 || op->getNumRegions() != 0)
     return op->emitOpError("has no form in CUDA C++");
+  if (isWidened(op->getResult(0))) {
+    bound[op->getResult(0)] = use(op->getOperand(0));
+    return success();
+  }
   FailureOr<Expression> expression = scalarExpression(op);
   if (failed(expression))
     return failure();
@@ -379,7 +409,7 @@ LogicalResult Printer::print(memref::LoadOp load) {
   std::string at = use(index).text;
   if (auto constant = load->getAttrOfType<StringAttr>(tile::kConstantAttr)) {
     // A constant 0 is gone.
-    auto added = index.getDefiningOp<arith::AddIOp>();
+    auto added = withoutCasts(index).getDefiningOp<arith::AddIOp>();
     bool ends = added && matchPattern(added.getRhs(), m_Constant());
     at = sum(use(ends ? added.getLhs() : index), {constant.getValue().str()}).text;
   }

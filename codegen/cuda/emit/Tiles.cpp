@@ -130,6 +130,13 @@ LogicalResult Printer::print(tile::MapOp map) {
     takeOver(result, taken ? Value() : operand, map);
   }
 
+  // Where a result takes an operand's place, all values of an element are known before one is
+  // stored.
+  bool overwrites = llvm::any_of(map.getResults(), [&](Value result) {
+    return llvm::any_of(map.getInputs(), [&](Value input) {
+      return variables.count(input) && variables[input] == variables[result];
+    });
+  });
   std::string guard;
   RankedTensorType whole =
       RankedTensorType::get({rows, columns}, IntegerType::get(map.getContext(), 32));
@@ -141,7 +148,7 @@ LogicalResult Printer::print(tile::MapOp map) {
       sound = false;
       return {};
     }
-    if (!single)
+    if (!single && overwrites)
       for (auto [i, value] : llvm::enumerate(*values)) {
         if (value.binds == Precedence::Atom && value.text.find('[') == std::string::npos)
           continue;
@@ -250,7 +257,7 @@ LogicalResult Printer::print(tile::FoldOp fold) {
   std::string parts = use(fold.getTile()).text;
   Expression first = number(0);
   if (fold.getFirst())
-    first = {"int(" + use(fold.getFirst()).text + ")"};
+    first = asInt(fold.getFirst());
   bool isMax = fold.getCombiner() == Combiner::Max;
   int64_t slice = type.getDimSize(0) / fold.getSlices();
   declare(fold.getResult());

@@ -41,7 +41,7 @@ LogicalResult Printer::print(tile::PagedRowsOp rows) {
   Layout layout = layoutOf(rows.getRows());
   declare(rows.getRows());
   // Of a tile's rows, so that it fits; the negative counts of tiles without keys do, too.
-  std::string count = "int(" + use(rows.getCount()).text + ")";
+  std::string count = asInt(rows.getCount()).text;
   // Row addresses at 1 a page and 0 a slot are the pages' numbers.
   bool isPage = matchPattern(rows.getPageStride(), m_One()) &&
                 matchPattern(rows.getSlotStride(), m_Zero()) &&
@@ -114,6 +114,13 @@ LogicalResult Printer::print(tile::LoadOp load) {
   return success();
 }
 
+/// The planner's own memory: its arrays begin at a multiple of 64 bytes
+/// (runtime/device/PlanArena.h).
+static bool isOfPlan(Value base) {
+  auto named = dyn_cast<NameLoc>(base.getLoc());
+  return isa<BlockArgument>(base) && named && named.getName().getValue().starts_with("plan.");
+}
+
 LogicalResult Printer::print(tile::StoreOp store) {
   Value tile = store.getTile();
   if (tile::sharedOf(tile))
@@ -151,6 +158,10 @@ LogicalResult Printer::print(tile::StoreOp store) {
       std::string values;
       for (int64_t i = 0; i < run; ++i)
         values += ", " + element(tile, sum(index, number(i))).text;
+      if (run == 4 && memory.isF32() && !store.getStride() && isOfPlan(store.getBase())) {
+        w.line("  store_aligned(" + base + " + " + place + values + ");");
+        return;
+      }
       w.line(std::string("  ") + (run == 4 ? "store_four<" : "store_pair<") + memoryName + ">(" +
              base + " + " + place + ", " + stride + values + ");");
       return;

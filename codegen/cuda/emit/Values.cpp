@@ -85,13 +85,19 @@ Expression Printer::use(Value value) {
   return number(0);
 }
 
+/// The one use of a value is the index that several use.
+static bool isWidenedOften(Value value) {
+  Operation *user = *value.user_begin();
+  return user->getNumResults() == 1 && isWidened(user->getResult(0)) && !user->hasOneUse();
+}
+
 void Printer::define(Value value, Expression expression) {
   if (value.use_empty())
     return;
   bool isCall = StringRef(expression.text).contains('('),
        isLoad = StringRef(expression.text).contains('[');
   bool named = isa<NameLoc>(value.getLoc()) && (expression.binds != Precedence::Atom || isCall);
-  bool here = value.hasOneUse() &&
+  bool here = value.hasOneUse() && !isWidenedOften(value) &&
               value.getUses().begin()->getOwner()->getBlock() == value.getParentBlock() &&
               !hasItsOwnLine(value);
   bool inRegion = isa_and_nonnull<tile::MapOp>(value.getParentBlock()->getParentOp());
@@ -287,11 +293,20 @@ static std::pair<std::string, std::string> describe(const Layout &layout, Layout
     for (const tile::LayoutAxis &axis : layout.warps)
       if (isRow && axis.dim == dim)
         comment += "; each warp has " + std::to_string(axis.stride) + " rows of its own";
+    if (!isRow)
+      comment += ". Element i of a fragment of 16 rows lies i / 2 % 2 * 8 rows and i % 2 + i / 4 * "
+                 "8 columns "
+                 "further on";
     return {"mma", comment};
   }
   if (isRow && sharing > 1 && sharing == replicas)
     return {"copy", "this thread's first row of a tile that is copied, with " +
                         std::to_string(sharing - 1) + " neighbours"};
+  bool isShared = llvm::any_of(
+      layout.lanes, [](const tile::LayoutAxis &axis) { return axis.dim == LayoutDim::Replica; });
+  if (isRow && layout.registers.empty() && isShared)
+    return {"thread",
+            "the row of a tile whose address this thread looks up, for its neighbours, too"};
   return {"thread", "this thread's first " + what + " of a tile"};
 }
 

@@ -195,6 +195,10 @@ private:
     text += turns == 1 ? "The loop begins a turn before the first tile, to begin its copies."
                        : "The loop begins " + std::to_string(turns) +
                              " turns before the first tile, to begin its copies.";
+    if (!reads.empty())
+      text += " A turn computes its tile, begins the copies of tile + " +
+              std::to_string(stages - 1) + ", and looks up the " + readNames() + " of tile + " +
+              std::to_string(stages) + ".";
     carried->setAttr(tile::kNoteAttr, StringAttr::get(carried.getContext(), text));
   }
 

@@ -9,7 +9,8 @@
 // CHECK:         scf.for [[ROW:%[a-z0-9]+]] =
 // CHECK-NOT:       tile.barrier
 // CHECK-NOT:       tile.put
-// CHECK:           tile.fold sum [[X]] slices 4 rows([[ROW]])
+// CHECK:           [[FIRST:%.*]] = arith.index_cast [[ROW]]
+// CHECK:           tile.fold sum [[X]] slices 4 rows([[FIRST]])
 // CHECK-SAME:        -> tensor<4x128xf32, #tile.fragment<registers [4 columns 1], lanes [32 columns 4], warps [4 rows 1]>>
 // CHECK-NOT:       tile.barrier
 // CHECK:           tile.store
