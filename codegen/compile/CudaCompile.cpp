@@ -91,8 +91,11 @@ std::string headOf(func::FuncOp function, const KernelName &kernel, const CudaBu
     head += "// Tile: " + std::to_string(kernel.rows) +
             " packed rows (query, head of the group) x " + std::to_string(kernel.keys) + " keys";
     if (kernel.slices > 1)
-      head += ",\n// in " + std::to_string(kernel.slices) +
-              " slices with a softmax state each, folded at the end of an item";
+      head +=
+          ",\n// in " + std::to_string(kernel.slices) +
+          " slices of keys with a softmax state each, folded at the end of an item. A slice is a "
+          "warp's:\n// all warps hold the same rows, and their states lie one below the other as "
+          "rows of one tile";
     head += ".\n";
   }
   head += "// Block: " + std::to_string(shape.warps) + (shape.warps == 1 ? " warp, " : " warps, ") +

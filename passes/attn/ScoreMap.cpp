@@ -196,7 +196,7 @@ Value ScoreMap::hide(Value score, Value keyBegin) {
 Value ScoreMap::buildRange(Value scores, Value first, Value count) {
   Value score = begin(scores);
   // first <= key < first + count, as one comparison: what lies before wraps around.
-  Value place = arith::SubIOp::create(region, k.loc, key, input(first));
+  Value place = arith::SubIOp::create(region, k.named("since_first"), key, input(first));
   Value visible = arith::CmpIOp::create(region, k.named("visible"), Pred::ult, place, input(count));
   Value hidden = arith::ConstantOp::create(region, k.loc, region.getF32FloatAttr(-INFINITY));
   return finish(scores.getType(), arith::SelectOp::create(region, k.loc, visible, score, hidden));

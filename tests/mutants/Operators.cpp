@@ -18,9 +18,11 @@ struct Rule {
 
 /// Lines that compare to bound what is read, computed or written.
 constexpr const char *kBoundLine =
-    "const bool (more|is_of_item|mask_shows|visible) = |const bool is(_\\d+)? = .*(n|key)(_\\d+)? |"
-    "^ *(&&|\\|\\|) |row_count|< rows_left|for \\(i64 (item|tile|split) = |"
-    "for \\(int row = |>= int\\(|row < count|if \\(tile < |next_key(_\\d+)? < |"
+    "const bool (more|is_of_item|mask_shows|visible) = |const bool is(_\\d+)? = "
+    ".*(n|key)(_\\d+)?\\)? |"
+    "^ *(&&|\\|\\|) |row_count|< rows_left|for \\((i64|int) (item|tile|split) = |"
+    "for \\(int row = |>= (int\\(|may_begin|key_begin)|row < count|if \\(tile < |next_key(_\\d+)? "
+    "< |"
     "while \\(\\+\\+tile < ";
 
 const Rule kRules[] = {
@@ -33,10 +35,10 @@ const Rule kRules[] = {
     {"bound", " <= ", " < ", kBoundLine},
     {"bound", " >= ", " > ", kBoundLine},
     // Loops over tiles and splits.
-    {"loop", "i64 tile = (\\w+ - \\d);", "i64 tile = $1 + 1;"},
+    {"loop", "(i64|int) tile = (\\w+ - \\d);", "$1 tile = $2 + 1;"},
     {"loop", "while \\(\\+\\+tile < (\\w+)\\)", "while (++tile < $1 - 1)"},
-    {"loop", "(i64 split = .* < )(\\w+);", "$1$2 - 1;"},
-    {"loop", "for \\(i64 first_of_turn = 0;", "for (i64 first_of_turn = 4;"},
+    {"loop", "(split = .* < )(\\w+);", "$1$2 - 1;"},
+    {"loop", "for \\(u32 turn = 0;", "for (u32 turn = 4;"},
     {"loop", "const bool more = (\\w+) < ", "const bool more = $1 + 1 < "},
     {"loop", "(may_begin|key_begin) < (may_end) \\?", "$1 + 1 < $2 ?"},
     {"loop", "\\((may_end) \\+ 63\\) >> 6", "($1 + 62) >> 6", "tile_end ="},
@@ -54,10 +56,10 @@ const Rule kRules[] = {
     {"keys", "after_(lowest|highest) = (\\w+) \\+ 1;", "after_$1 = $2 + 2;"},
     {"keys", "after_row = (.*) \\+ 1;", "after_row = $1;"},
     {"keys", "after_row = (.*) \\+ 1;", "after_row = $1 + 2;"},
-    {"keys", "first_seen\\[i\\] = int\\(first", "first_seen[i] = int(first + 1"},
-    {"keys", "keys_seen\\[i\\] = int\\(maximum\\(end", "keys_seen[i] = int(maximum(end - 1"},
+    {"keys", "first_seen\\[i\\] = (int\\()?first", "first_seen[i] = $1first + 1"},
+    {"keys", "keys_seen\\[i\\] = (int\\()?maximum\\(end", "keys_seen[i] = $1maximum(end - 1"},
     {"keys", "minimum\\(item_key_end, key_len\\)", "minimum(item_key_end + 1, key_len)"},
-    {"keys", "u32\\((key(?:_\\d+)?) - key_begin_1\\)", "u32($1 - key_begin_1 + 1)"},
+    {"keys", "since_first = (.*);", "since_first = $1 + 1;"},
     {"stride", "(p\\.\\w+_stride\\d)", "($1 + 8)"},
     {"page-index", "\\) / PAGE\\]", " + 1) / PAGE]"},
     {"page-index", "slot = int\\(u32\\((.*)\\) % (\\d+)\\)", "slot = int(u32($1 + 1) % $2)"},
@@ -81,18 +83,25 @@ const Rule kRules[] = {
     {"fragment", "\\{b2, b3\\}", "{b0, b1}"},
     {"fragment", "\"r\"\\(a\\[1\\]\\), \"r\"\\(a\\[2\\]\\)", "\"r\"(a[2]), \"r\"(a[1])"},
     {"fragment", "\"\\+f\"\\(c\\[0\\]\\), \"\\+f\"\\(c\\[1\\]\\)", "\"+f\"(c[1]), \"+f\"(c[0])"},
-    {"fragment", "\\* 4 \\+ i\\];", "* 4 + (i ^ 1)];"},
+    {"fragment", "\\{b4, b5\\}", "{b5, b4}"},
+    {"fragment", "\\{b6, b7\\}", "{b4, b5}"},
+    {"fragment", "\\{%12, %13, %14, %15\\}", "{%8, %9, %10, %11}"},
+    {"fragment", "\\[%16 \\+ %17\\]", "[%16]"},
+    {"fragment", "further = apart \\* (.*);", "further = apart * $1 / 2;"},
+    {"fragment", "registers \\+ \\(m \\* K \\+ k\\)", "registers + (m * K + (k ^ 1))"},
+    {"fragment", "\"n\"\\(8 \\* PITCH\\), \"n\"\\(8 \\* 4\\)", "\"n\"(8 * 4), \"n\"(8 * PITCH)"},
     {"fragment", "pack<(\\w+)>\\((\\w+)\\[i\\], (\\w+)\\[i \\+ 1\\]\\)",
      "pack<$1>($3[i + 1], $2[i])"},
     {"zero-fill", "present && some \\? \\(full \\|\\| left > 16 \\? 16 : left\\) : 0", "16"},
-    {"zero-fill", "column < used \\? (.*) : T\\{\\}", "$1"},
+    {"zero-fill", "present && some \\? minimum\\(left, 16\\) : 0", "16"},
+    {"zero-fill", "column < used\\)", "true)"},
     {"zero-fill", "!\\(next_page < 0\\)", "true"},
     {"zero-fill", "row < count \\? (.*) : -1", "$1"},
     // An address for rows that have none.
     {"zero-fill", "\\w+ < row_count \\? (row_offset) : -1", "$1"},
     {"zero-fill", "\\(\\w+ < row_count && is_whole\\) \\? (\\w+) : -1", "is_whole ? $1 : -1"},
     {"zero-fill", "\\(\\w+ < row_count && is_whole\\) \\? (\\w+) : -1", "$1"},
-    {"zero-fill", "key(_\\d+)? >= int\\(may_begin\\) \\? (int\\(\\w+\\)) : -1", "$2"},
+    {"zero-fill", "key(_\\d+)? >= (?:int\\()?may_begin\\)? \\? (int\\(\\w+\\)) : -1", "$2"},
     {"zero-fill", "is(?:_\\d+)? \\? (int\\(\\w+\\)) : -1", "$1"},
     {"zero-fill", "= copy_row \\+ i \\* 16 < (\\w+_keys)$", "= true"},
     {"zero-fill", "(next|later)_count = [^?]* \\? (\\w+) : 0", "$1_count = 64"},

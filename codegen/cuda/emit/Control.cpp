@@ -10,6 +10,15 @@ namespace {
 
 bool isCarried(Value value) { return !isa<tile::TokenType>(value.getType()); }
 
+/// A loop over a tile, some rows a turn. Where these lie is made anew in each turn: addresses that
+/// move along from turn to turn would take registers, and NVRTC time to find them.
+bool isOverRows(scf::ForOp loop) {
+  std::optional<int64_t> step = getConstantIntValue(loop.getStep());
+  return loop.getInitArgs().empty() && step && *step > 1 &&
+         getConstantIntValue(loop.getLowerBound()) == 0 &&
+         getConstantIntValue(loop.getUpperBound());
+}
+
 } // namespace
 
 void Printer::carry(ValueRange targets, ValueRange sources, Operation *at) {
@@ -122,6 +131,12 @@ LogicalResult Printer::print(scf::ForOp loop) {
   if (loop->hasAttr(tile::kOnceAttr)) {
     w.open("if (" + binary(lower, "<", upper, Precedence::Relation).text + ")");
     w.line("const " + type + " " + index + " = " + lower.text + ";");
+  } else if (isOverRows(loop)) {
+    std::string turn = names.fresh("turn");
+    w.line("#pragma unroll 1");
+    w.open("for (u32 " + turn + " = 0; " + turn + " < " + upper.in(Precedence::Sum) + "; " + turn +
+           " += " + step + ")");
+    w.line("const " + type + " " + index + " = " + type + "(hidden(" + turn + "));");
   } else if (isDoWhile) {
     w.line(type + " " + index + " = " + lower.text + ";");
     w.line("#pragma unroll 1");

@@ -70,6 +70,42 @@ void Printer::endGroup(tile::CopyAsyncOp copy) {
     w.line("copy_commit();");
 }
 
+/// Both are whole, contiguous rows of the same shape, present together.
+bool Printer::TurnText::joins(const TurnText &other) const {
+  return rest.empty() && other.rest.empty() && guard == other.guard && type == other.type &&
+         parameters == other.parameters && place == other.place && at.present == other.at.present;
+}
+
+/// What a copy of row `row`, that of turn `i`, is called with.
+FailureOr<Printer::TurnText> Printer::textOfTurn(tile::CopyAsyncOp copy, StringRef row,
+                                                 SmallVectorImpl<Value> &made) {
+  Layout layout = layoutOf(copy.getRows());
+  auto buffer = cast<MemRefType>(copy.getBuffer().getType());
+  int64_t rows = buffer.getDimSize(1), padded = llvm::alignTo(rows, 16);
+  FailureOr<RowText> at = rowOfCopy(copy.getRows(), {"i"}, made);
+  if (failed(at))
+    return failure();
+  TurnText text;
+  text.at = *at;
+  if (layout.cover().first > rows) // a row beyond the tile has no address
+    text.at.present += (" && " + row + " < " + Twine(rows)).str();
+  if (layout.cover().first > padded)
+    text.guard = ("if (" + row + " < " + Twine(padded) + ") ").str();
+  CopyText whole = textOf(copy);
+  text.from = whole.from, text.rest = whole.rest;
+  text.type = tileType(layoutOfBuffer(copy.getBuffer()));
+  // Rows a multiple of 8 further on are turned alike: all turns have the thread's own address.
+  text.to = whole.to, text.place = row.str();
+  if (const tile::LayoutAxis &turns = layout.registers[0]; turns.stride % 8 == 0) {
+    text.to += ".from_row(" + coordinate(layout.registers, tile::LayoutDim::Row, {"i"}).text + ")";
+    text.place = threadPart(layout, tile::LayoutDim::Row).text;
+  }
+  text.parameters =
+      arguments({typeName(buffer.getElementType()), std::to_string(buffer.getDimSize(2)),
+                 std::to_string(lanesOfRow(layout))});
+  return text;
+}
+
 /// A thread's rows in a loop, a row a turn, and with it those of the copies of its group that
 /// follow.
 LogicalResult Printer::printByTurn(tile::CopyAsyncOp first) {
@@ -94,28 +130,27 @@ LogicalResult Printer::printByTurn(tile::CopyAsyncOp first) {
   if (llvm::any_of(copies, [](tile::CopyAsyncOp copy) { return hasLanesRows(copy.getRows()); }))
     w.comment("Of the lanes that share a row, lane i knows where the thread's row i lies.");
   SmallVector<Value> made;
+  SmallVector<TurnText, 2> texts;
   for (tile::CopyAsyncOp copy : copies) {
-    auto buffer = cast<MemRefType>(copy.getBuffer().getType());
-    int64_t rows = buffer.getDimSize(1), padded = llvm::alignTo(rows, 16);
-    FailureOr<RowText> at = rowOfCopy(copy.getRows(), {"i"}, made);
-    if (failed(at))
+    FailureOr<TurnText> text = textOfTurn(copy, row, made);
+    if (failed(text))
       return failure();
-    std::string guard;
-    if (layout.cover().first > rows) // a row beyond the tile has no address
-      at->present += " && " + row + " < " + std::to_string(rows);
-    if (layout.cover().first > padded)
-      guard = "if (" + row + " < " + std::to_string(padded) + ") ";
-    CopyText text = textOf(copy);
-    // Rows a multiple of 8 further on are turned alike: all turns have the thread's own address.
-    std::string to = text.to, place = row;
-    if (const tile::LayoutAxis &turns = layout.registers[0]; turns.stride % 8 == 0) {
-      to += ".from_row(" + coordinate(layout.registers, tile::LayoutDim::Row, {"i"}).text + ")";
-      place = threadPart(layout, tile::LayoutDim::Row).text;
+    texts.push_back(*text);
+  }
+  for (size_t i = 0; i < texts.size(); ++i) {
+    if (i + 1 < texts.size() && texts[i].joins(texts[i + 1])) {
+      const TurnText &one = texts[i], &other = texts[i + 1];
+      w.line(one.guard + "copy_two_rows<" + one.parameters + ">(" +
+             arguments({one.to, other.to, one.place, one.from, one.at.address, other.from,
+                        other.at.address, one.at.present}) +
+             ");");
+      ++i;
+      continue;
     }
-    w.line(guard + "copy_one_row<" +
-           arguments({typeName(buffer.getElementType()), std::to_string(buffer.getDimSize(2)),
-                      std::to_string(lanesOfRow(layout))}) +
-           ">(" + arguments({to, place, text.from, at->present, at->address}) + text.rest + ");");
+    const TurnText &one = texts[i];
+    w.line(one.guard + "copy_one_row<" + one.parameters + ">(" +
+           arguments({one.to, one.place, one.from, one.at.present, one.at.address}) + one.rest +
+           ");");
   }
   for (Value value : made)
     bound.erase(value);

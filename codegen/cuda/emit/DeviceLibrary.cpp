@@ -1,7 +1,10 @@
 // See DeviceLibrary.h. A file is a sequence of definitions with a blank line between them;
 // a comment above one belongs to it. The name of a definition is the identifier before its
 // parameters, or after `struct`, `typedef ... NAME;`, `constexpr ... NAME =`. Of several
-// definitions of one name (overloads, specialisations), those are used whose element types are.
+// definitions of one name (overloads, specialisations), those are used whose element types and
+// kinds of operand (structs named by_...) are. A definition that begins with lines
+//   // For each WORD, OTHER: a, b; c, d
+// stands for one with a and b in the place of these words, and one with c and d.
 #include "codegen/cuda/emit/DeviceLibrary.h"
 
 #include "llvm/ADT/STLExtras.h"
@@ -23,9 +26,11 @@ namespace {
 
 struct Definition {
   std::string name;
-  StringRef text;
-  llvm::SmallVector<StringRef> words;
-  bool isType = false; ///< of elements: a struct without parameters or constants
+  std::string text;
+  llvm::SmallVector<StringRef> words; ///< of the text
+  /// A type that chooses between overloads: of elements (a struct without parameters or constants),
+  /// or a kind of operand.
+  bool isType = false;
 };
 
 llvm::SmallVector<StringRef> wordsOf(StringRef text) {
@@ -75,6 +80,26 @@ std::string nameOf(StringRef text) {
   return wordsOf(before).back().str();
 }
 
+/// What a text with `For each` stands for.
+std::vector<std::string> expand(StringRef text) {
+  StringRef rest = text;
+  if (!rest.consume_front("// For each "))
+    return {text.str()};
+  auto [head, body] = rest.split('\n');
+  auto [words, choices] = head.split(": ");
+  std::vector<std::string> all;
+  llvm::SmallVector<StringRef> names(llvm::split(words, ", "));
+  for (StringRef choice : llvm::split(choices, "; ")) {
+    std::string one = body.str();
+    llvm::SmallVector<StringRef> values(llvm::split(choice, ", "));
+    for (auto [word, value] : llvm::zip_equal(names, values))
+      for (size_t at = 0; (at = one.find(word, at)) != std::string::npos; at += value.size())
+        one.replace(at, word.size(), value);
+    llvm::append_range(all, expand(one));
+  }
+  return all;
+}
+
 std::vector<Definition> parse() {
   std::vector<Definition> definitions;
   for (const char *const *file = kDeviceFiles; *file; ++file) {
@@ -87,10 +112,16 @@ std::vector<Definition> parse() {
         code = code.substr(code.find('\n') + 1);
       if (code.empty() || code.starts_with("//"))
         continue; // the head of the file
-      bool isType = code.starts_with("struct") && code.contains(" bits;");
-      definitions.push_back({nameOf(part), part, wordsOf(part), isType});
+      bool isElement = code.starts_with("struct") && code.contains(" bits;");
+      for (std::string &one : expand(part)) {
+        std::string name = nameOf(one);
+        bool isKind = StringRef(name).starts_with("by_");
+        definitions.push_back({name, std::move(one), {}, isElement || isKind});
+      }
     }
   }
+  for (Definition &one : definitions)
+    one.words = wordsOf(one.text);
   return definitions;
 }
 
@@ -134,8 +165,7 @@ std::string llmopt::cuda::deviceFunctionsFor(StringRef text) {
   for (size_t i = 0; i < definitions().size(); ++i)
     if (used[i])
       result += (definitions()[i].text +
-                 (StringRef(definitions()[i].text).starts_with("typedef") ? "\n" : "\n\n"))
-                    .str();
+                 (StringRef(definitions()[i].text).starts_with("typedef") ? "\n" : "\n\n"));
   return result;
 }
 

@@ -81,7 +81,7 @@ LogicalResult Printer::run() {
     w.line("constexpr i64 " + constant + " = " + Twine(value) + ";");
   for (const ThreadConstant &constant : threadConstants) {
     w.paragraph(constant.name + ": " + constant.comment);
-    w.line("const int " + constant.name + " = " + constant.expression + ";");
+    w.line("const int " + constant.name + " = int(hidden(" + constant.expression + "));");
   }
   auto bytes = kernel->getAttrOfType<IntegerAttr>(tile::kSharedBytesAttr);
   if (bytes && bytes.getInt() > 0) {

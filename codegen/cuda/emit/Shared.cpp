@@ -29,6 +29,14 @@ bool needsNoPadding(tile::PutOp put) {
          (type.getDimSize(0) % 16 == 0 && type.getDimSize(1) % 16 == 0);
 }
 
+/// Registers begin with two blocks of mma's accumulators side by side.
+bool beginsWithTwoBlocks(const Layout &layout) {
+  const tile::LayoutAxis pair{2, LayoutDim::Column, 1}, half{2, LayoutDim::Row, 8};
+  tile::LayoutAxes axes = layout.registers;
+  return axes.size() > 2 && axes[0] == pair && axes[1] == half &&
+         axes[2].dim == LayoutDim::Column && axes[2].stride == 8 && axes[2].extent % 2 == 0;
+}
+
 } // namespace
 
 std::string Printer::slotOf(Value buffer, Value slot, int64_t ahead) {
@@ -95,21 +103,38 @@ LogicalResult Printer::print(tile::PutOp put) {
     w.open("if (" + copies + ")");
   bool even = type.getDimSize(1) % 2 == 0;
   bool packed = even && isPacked(put.getTile()), pairs = even && holdsPairs(put.getTile());
-  forEachRegister(layout, packed || pairs ? 2 : 1, [&](const Expression &index) {
-    std::string condition = inside(type, layout, index);
-    std::string value = this->element(put.getTile(), index).text;
-    if (pairs)
-      value += ", " + this->element(put.getTile(), sum(index, number(1))).text;
-    if (packed)
-      value = variables[put.getTile()] +
+  bool blocks =
+      pairs && isStraight && beginsWithTwoBlocks(layout) && inside(type, layout, number(0)).empty();
+  forEachRegister(
+      layout,
+      blocks            ? 8
+      : packed || pairs ? 2
+                        : 1,
+      [&](const Expression &index) {
+        if (blocks) {
+          w.line("store_two_blocks(" +
+                 arguments({to, coordinate(layout.registers, LayoutDim::Row, index).text,
+                            coordinate(layout.registers, LayoutDim::Column, index).text,
+                            "&" + this->element(put.getTile(), index).text}) +
+                 ");");
+          return;
+        }
+        std::string condition = inside(type, layout, index);
+        std::string value = this->element(put.getTile(), index).text;
+        if (pairs)
+          value += ", " + this->element(put.getTile(), sum(index, number(1))).text;
+        if (packed)
+          value =
+              variables[put.getTile()] +
               (registersOf(put.getTile()) > 1 ? "[" + index.in(Precedence::Product) + " / 2]" : "");
-    std::string address =
-        isStraight ? to + ".at(" + coordinate(layout.registers, LayoutDim::Row, index).text + ", " +
-                         coordinate(layout.registers, LayoutDim::Column, index).text + ")"
-                   : elementAt(element, to, layout, index);
-    w.line((condition.empty() ? "" : "if (" + condition + ") ") + "store_shared(" + address + ", " +
-           value + ");");
-  });
+        std::string address =
+            isStraight
+                ? to + ".at(" + coordinate(layout.registers, LayoutDim::Row, index).text + ", " +
+                      coordinate(layout.registers, LayoutDim::Column, index).text + ")"
+                : elementAt(element, to, layout, index);
+        w.line((condition.empty() ? "" : "if (" + condition + ") ") + "store_shared(" + address +
+               ", " + value + ");");
+      });
   if (!copies.empty())
     w.close();
   if (!needsNoPadding(put))
