@@ -33,6 +33,22 @@ ConstantIntRanges rangeOf(Type type, int64_t least, int64_t most) {
                                        APInt(bits, most, /*isSigned=*/true));
 }
 
+/// Says what is wrong with a range, if anything is.
+LogicalResult checkRange(Operation *op) {
+  Attribute attribute = op->getAttr(tile::kRangeAttr);
+  if (!attribute)
+    return success();
+  auto range = dyn_cast<DenseI64ArrayAttr>(attribute);
+  if (op->getNumResults() == 1 && op->getResult(0).getType().isIntOrIndex() && range &&
+      range.size() == 2 && range[0] <= range[1]) {
+    unsigned bits = ConstantIntRanges::getStorageBitwidth(op->getResult(0).getType());
+    if (bits <= 64 && llvm::isIntN(bits, range[0]) && llvm::isIntN(bits, range[1]))
+      return success();
+  }
+  return op->emitOpError() << "has " << tile::kRangeAttr << " = " << attribute
+                           << "; array<i64: least, most> of its one integer result is wanted";
+}
+
 /// Ranges of numbers, with those that memory keeps to and those of a tile's elements.
 class RangeAnalysis : public dataflow::IntegerRangeAnalysis {
 public:
@@ -346,6 +362,12 @@ public:
   void runOnOperation() override {
     if (!getOperation()->hasAttr(tile::kKernelAttr))
       return;
+    if (getOperation()
+            .walk([](Operation *op) {
+              return failed(checkRange(op)) ? WalkResult::interrupt() : WalkResult::advance();
+            })
+            .wasInterrupted())
+      return signalPassFailure();
     DataFlowSolver solver;
     dataflow::loadBaselineAnalyses(solver);
     solver.load<RangeAnalysis>();
